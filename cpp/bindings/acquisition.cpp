@@ -1,0 +1,102 @@
+#include "acquisition.h"
+
+#include <optional>
+#include <utility>
+
+#include "bindings.h"
+#include "convert.h"
+#include "errors.h"
+#include "owner.h"
+#include "pronk/scheduler.h"
+#include "ready.h"
+
+namespace pronk::bindings {
+namespace {
+
+// The permit, or the ticket to wait with where none is free.
+std::pair<nb::object, nb::object> start(Acquisition& self) {
+  if (self.used) {
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "acquire_async: got a second use of one result, expected one await or async with, "
+        "call acquire_async() again");
+    throw nb::python_error();
+  }
+  self.used = true;
+  auto& scheduler = nb::cast<InferenceScheduler&>(self.scheduler);
+  const AcquireOptions options{self.priority, task_owner()};
+  if (std::optional<InferencePermit> permit = scheduler.try_acquire(options)) {
+    return {nb::cast(std::move(*permit)), nb::object()};
+  }
+  return {nb::object(), nb::cast(scheduler.enqueue(options))};
+}
+
+nb::object await(Acquisition& self) {
+  auto [permit, ticket] = start(self);
+  if (permit.is_valid()) return ready(std::move(permit));
+  return python("pronk._async", "wait_for_permit")(ticket).attr("__await__")();
+}
+
+nb::object enter(nb::handle_t<Acquisition> handle) {
+  auto& self = nb::cast<Acquisition&>(handle);
+  auto [permit, ticket] = start(self);
+  if (!permit.is_valid()) return python("pronk._async", "enter")(handle, ticket);
+  self.permit = permit;
+  return ready(std::move(permit));
+}
+
+nb::object leave(Acquisition& self, nb::handle, nb::handle, nb::handle) {
+  const nb::object permit = std::exchange(self.permit, nb::object());
+  if (permit.is_valid()) nb::cast<InferencePermit&>(permit).release();
+  return ready(nb::none());
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) {
+    auto* acquisition = nb::inst_ptr<Acquisition>(self);
+    Py_VISIT(acquisition->scheduler.ptr());
+    Py_VISIT(acquisition->permit.ptr());
+  }
+  return 0;
+}
+
+int clear(PyObject* self) {
+  auto* acquisition = nb::inst_ptr<Acquisition>(self);
+  acquisition->scheduler.reset();
+  acquisition->permit.reset();
+  return 0;
+}
+
+PyType_Slot slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(&traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(&clear)},
+    {0, nullptr},
+};
+
+}  // namespace
+
+void bind_acquisition(nb::module_& m) {
+  nb::class_<Acquisition>(
+      m, "Acquisition", nb::type_slots(slots), nb::pooled(),
+      "A permit to come: await it for the permit, or use it in ``async with``, which "
+      "also gives the permit back. Once.")
+      .def("__await__", &await,
+           nb::sig("def __await__(self) -> collections.abc.Generator[typing.Any, typing.Any, "
+                   "InferencePermit]"))
+      .def("__aenter__", &enter,
+           nb::sig("def __aenter__(self) -> collections.abc.Awaitable[InferencePermit]"))
+      .def("__aexit__", &leave, unchecked("kind"), unchecked("error"), unchecked("traceback"),
+           nb::sig("def __aexit__(self, kind: object, error: object, traceback: object, /) -> "
+                   "collections.abc.Awaitable[None]"));
+  // For pronk._async.
+  m.def(
+      "hold",
+      [](Acquisition& acquisition, nb::handle_t<InferencePermit> permit) {
+        acquisition.permit = nb::borrow(permit);
+      },
+      nb::arg("acquisition"), nb::arg("permit"),
+      "Have ``async with`` release this permit at its end.");
+}
+
+}  // namespace pronk::bindings

@@ -1,0 +1,339 @@
+// A loaded model.
+#include "pronk/engine.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "bindings.h"
+#include "convert.h"
+#include "errors.h"
+#include "gil.h"
+#include "log.h"
+#include "prompt.h"
+#include "record.h"
+#include "signals.h"
+
+namespace pronk::bindings {
+namespace {
+
+// Text out of a model file or a driver: UTF-8 by convention only.
+nb::object text(std::string_view bytes) {
+  return nb::steal(
+      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
+}
+
+// The bytes of a str, bytes or os.PathLike, as the file system wants them.
+std::string to_path(nb::handle value) {
+  const Argument argument{"path", "pass the path of a GGUF file"};
+  PyObject* bytes = nullptr;
+  if (!PyUnicode_FSConverter(value.ptr(), &bytes)) {
+    const bool is_type = PyErr_ExceptionMatches(PyExc_TypeError);
+    if (!is_type && !PyErr_ExceptionMatches(PyExc_ValueError)) throw nb::python_error();
+    PyErr_Clear();
+    if (is_type) throw_invalid_type(argument, value, "a str or os.PathLike");
+    throw_invalid_value(argument, value, "a path without NUL that the file system can encode");
+  }
+  const nb::bytes owned = nb::steal<nb::bytes>(bytes);
+  return std::string(owned.c_str(), owned.size());
+}
+
+std::optional<std::int32_t> to_gpu_layers(nb::handle value) {
+  const Argument argument{"n_gpu_layers", "pass 0 for none, -1 for all"};
+  if (PyUnicode_Check(value.ptr())) {
+    if (to_string_view(value, argument) == "auto") return std::nullopt;
+    throw_invalid_value(argument, value, "\"auto\" or an integer >= -1");
+  }
+  return to_int32(value, argument, -1);
+}
+
+// Reports to Python from inside the load, which runs without the GIL on the calling thread.
+class Progress {
+ public:
+  Progress(DetachGil& gil, nb::handle callback) : gil_(gil), callback_(callback) {}
+
+  bool operator()(float fraction) {
+    const auto now = std::chrono::steady_clock::now();
+    if (callback_.is_none() && now - last_ < kSignalSlice) return true;
+    last_ = now;
+    gil_.attach();
+    bool go_on = true;
+    try {
+      if (is_main_thread()) check_signals();
+      if (!callback_.is_none()) go_on = !callback_(fraction).is(Py_False);
+    } catch (...) {
+      error_ = std::current_exception();  // must not unwind llama.cpp's frames
+      go_on = false;
+    }
+    gil_.detach();
+    return go_on;
+  }
+
+  /// Throws what the callback threw. Needs the GIL.
+  void rethrow() {
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+ private:
+  DetachGil& gil_;
+  const nb::handle callback_;
+  std::chrono::steady_clock::time_point last_{};
+  std::exception_ptr error_;
+};
+
+std::shared_ptr<InferenceEngine> load(nb::handle path, nb::handle n_gpu_layers, nb::handle use_mmap,
+                                      nb::handle use_mlock, nb::handle check_tensors,
+                                      nb::handle vocab_only, nb::handle progress) {
+  LoadOptions options;
+  const std::string file = to_path(path);
+  options.n_gpu_layers = to_gpu_layers(n_gpu_layers);
+  options.use_mmap =
+      to_bool(use_mmap, {"use_mmap", "pass False to read the file instead of mapping it"});
+  options.use_mlock = to_bool(use_mlock, {"use_mlock", "pass True to keep the model in RAM"});
+  options.check_tensors =
+      to_bool(check_tensors, {"check_tensors", "pass True to validate the tensors"});
+  options.vocab_only = to_bool(vocab_only, {"vocab_only", "pass True to tokenize only"});
+  // Closes the progress bar, if there is one, in every case.
+  const nb::object reporter = python("pronk._progress", "reporter")(progress);
+  const nb::object callback = reporter.attr("__enter__")();
+
+  std::shared_ptr<InferenceEngine> engine;
+  std::exception_ptr error;
+  {
+    LogScope log;
+    DetachGil detached;
+    Progress report(detached, callback);
+    options.progress = [&report](float fraction) { return report(fraction); };
+    try {
+      engine = InferenceEngine::load(file, options);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    detached.attach();
+    try {
+      report.rethrow();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  reporter.attr("__exit__")(nb::none(), nb::none(), nb::none());
+  if (error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const ModelLoadError& load_error) {
+      raise_model_load_error(load_error, path);
+    }
+  }
+  return engine;
+}
+
+std::vector<Token> tokenize(const InferenceEngine& self, nb::handle value, nb::handle add_special,
+                            nb::handle parse_special) {
+  const std::string_view bytes =
+      to_string_view(value, {"text", "encode with errors='replace' and decode it again"});
+  const bool add = to_bool(add_special, {"add_special", "pass False to leave BOS and EOS out"});
+  const bool parse = to_bool(parse_special, {"parse_special", "pass True to read control tokens"});
+  DetachGil detached;
+  return self.tokenize(bytes, add, parse);
+}
+
+nb::object detokenize(const InferenceEngine& self, nb::handle tokens, nb::handle special) {
+  const std::vector<Token> ids = to_tokens(tokens, "tokens");
+  const bool spell = to_bool(special, {"special", "pass True to spell out control tokens"});
+  return text(self.detokenize(ids, spell));
+}
+
+nb::object token_or_none(Token token) {
+  return token < 0 ? nb::object(nb::none()) : nb::object(nb::int_(token));
+}
+
+const char* name_of(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kNone:
+      return "none";
+    case MemoryKind::kPlain:
+      return "plain";
+    case MemoryKind::kSlidingWindow:
+      return "sliding_window";
+    case MemoryKind::kRecurrent:
+      return "recurrent";
+    case MemoryKind::kHybrid:
+      return "hybrid";
+  }
+  return "unknown";
+}
+
+void bind_device(nb::module_& m) {
+  nb::class_<Device> cls(m, "Device", "Something that computes.");
+  cls.def_prop_ro(
+         "name", [](const Device& self) { return text(self.name); },
+         nb::sig("def name(self) -> str"), "'CPU', 'CUDA0', 'Metal', ...")
+      .def_prop_ro(
+          "description", [](const Device& self) { return text(self.description); },
+          nb::sig("def description(self) -> str"), "As the driver reports it.")
+      .def_ro("kind", &Device::kind, "'cpu', 'gpu', 'igpu' or 'accel'.")
+      .def_ro("memory_total", &Device::memory_total, "Bytes.")
+      .def_ro("memory_free", &Device::memory_free, "Bytes.");
+  bind_record(cls, "Device", {"name", "description", "kind", "memory_total", "memory_free"});
+  m.def("devices", &devices,
+        "Return all devices that this build can use, the CPU last.\n\n"
+        "Example:\n"
+        "    >>> [device.name for device in pronk.devices()]\n"
+        "    ['CPU']");
+}
+
+constexpr const char* kLoadDoc =
+    "Load a GGUF file. Other threads run meanwhile, Ctrl-C stops it.\n\n"
+    "Args:\n"
+    "    path: The file; of a model in parts, the first.\n"
+    "    n_gpu_layers: Layers to place on the GPU: a number, -1 for all, or 'auto' for all if "
+    "there is a\n"
+    "        GPU.\n"
+    "    use_mmap: Map the file instead of reading it.\n"
+    "    use_mlock: Keep the model in RAM.\n"
+    "    check_tensors: Validate the tensor data: slower.\n"
+    "    vocab_only: Load what tokenizing needs, nothing else.\n"
+    "    progress: True for a progress bar on a terminal, or a function that is called on this "
+    "thread with\n"
+    "        the fraction done, 0.0 to 1.0; returning False cancels the load.\n\n"
+    "Raises:\n"
+    "    pronk.ModelLoadError: The file cannot be opened, is no usable model, or the load was "
+    "cancelled.\n"
+    "        Also an OSError and a ValueError; has errno and filename.\n"
+    "    pronk.InsufficientMemoryError: The model does not fit into memory.\n\n"
+    "Example:\n"
+    "    >>> engine = pronk.InferenceEngine.load('model.gguf', progress=True)";
+
+}  // namespace
+
+void bind_engine(nb::module_& m) {
+  using E = InferenceEngine;
+  bind_device(m);
+  nb::class_<E>(m, "InferenceEngine", nb::is_weak_referenceable(),
+                "A loaded model: weights, vocabulary, chat template. Immutable, may be shared by "
+                "schedulers and\n"
+                "used from any thread. Schedulers keep it alive.")
+      .def_static(
+          "load", &load, unchecked("path"), nb::kw_only(), unchecked("n_gpu_layers") = "auto",
+          unchecked("use_mmap") = true, unchecked("use_mlock") = false,
+          unchecked("check_tensors") = false, unchecked("vocab_only") = false,
+          unchecked("progress") = nb::none(),
+          nb::sig(
+              "def load(path: str | os.PathLike[str], *, n_gpu_layers: int | "
+              "typing.Literal['auto'] = 'auto', use_mmap: bool = True, use_mlock: bool = False, "
+              "check_tensors: bool = False, vocab_only: bool = False, "
+              "progress: bool | collections.abc.Callable[[float], object] | None = None) -> "
+              "InferenceEngine"),
+          kLoadDoc)
+      .def("tokenize", &tokenize, unchecked("text"), nb::kw_only(), unchecked("add_special") = true,
+           unchecked("parse_special") = false,
+           nb::sig("def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool "
+                   "= False) -> "
+                   "list[int]"),
+           "Return the token ids of ``text``.\n\n"
+           "Args:\n"
+           "    text: Any str that UTF-8 can encode.\n"
+           "    add_special: Add BOS and EOS as the model wants them.\n"
+           "    parse_special: Read control tokens out of the text; otherwise their spelling stays "
+           "text.\n\n"
+           "Raises:\n"
+           "    pronk.InvalidArgumentError: The text holds a lone surrogate.")
+      .def("detokenize", &detokenize, unchecked("tokens"), nb::kw_only(),
+           unchecked("special") = false,
+           nb::sig("def detokenize(self, tokens: collections.abc.Sequence[int], *, special: bool = "
+                   "False) -> str"),
+           "Return the text of ``tokens``; bytes that are not UTF-8 become U+FFFD.\n\n"
+           "Args:\n"
+           "    tokens: Ids in [0, n_vocab).\n"
+           "    special: Spell out control tokens instead of leaving them out.\n\n"
+           "Raises:\n"
+           "    pronk.InvalidArgumentError: An id is out of range.")
+      .def_prop_ro(
+          "path",
+          [](const E& self) {
+            const std::string& path = self.info().path;
+            return nb::steal(PyUnicode_DecodeFSDefaultAndSize(
+                path.data(), static_cast<Py_ssize_t>(path.size())));
+          },
+          nb::sig("def path(self) -> str"), "The file it was loaded from.")
+      .def_prop_ro(
+          "architecture", [](const E& self) { return text(self.info().architecture); },
+          nb::sig("def architecture(self) -> str"), "Of the model: 'llama', 'qwen2', ...")
+      .def_prop_ro(
+          "description", [](const E& self) { return text(self.info().description); },
+          nb::sig("def description(self) -> str"), "Architecture, size and quantisation in words.")
+      .def_prop_ro(
+          "metadata",
+          [](const E& self) {
+            nb::dict result;
+            for (const auto& [key, value] : self.info().metadata) result[text(key)] = text(value);
+            return result;
+          },
+          nb::sig("def metadata(self) -> dict[str, str]"),
+          "All key/value pairs of the GGUF file, as text.")
+      .def_prop_ro(
+          "size", [](const E& self) { return self.info().size_bytes; }, "Bytes of all tensors.")
+      .def_prop_ro(
+          "n_params", [](const E& self) { return self.info().n_params; }, "Number of parameters.")
+      .def_prop_ro(
+          "n_vocab", [](const E& self) { return self.info().n_vocab; },
+          "Number of tokens in the vocabulary.")
+      .def_prop_ro(
+          "n_ctx_train", [](const E& self) { return self.info().n_ctx_train; },
+          "Tokens of context that the model was trained on.")
+      .def_prop_ro(
+          "n_embd", [](const E& self) { return self.info().n_embd; }, "Width of the model.")
+      .def_prop_ro(
+          "n_layer", [](const E& self) { return self.info().n_layer; }, "Layers in all.")
+      .def_prop_ro(
+          "n_head", [](const E& self) { return self.info().n_head; }, "Attention heads.")
+      .def_prop_ro(
+          "n_head_kv", [](const E& self) { return self.info().n_head_kv; }, "Key/value heads.")
+      .def_prop_ro(
+          "n_gpu_layers", [](const E& self) { return self.info().n_gpu_layers; },
+          "Layers that really are on a GPU.")
+      .def_prop_ro(
+          "n_swa", [](const E& self) { return self.info().n_swa; },
+          "Sliding attention window in tokens, 0 for none.")
+      .def_prop_ro(
+          "memory_kind", [](const E& self) { return name_of(self.info().memory_kind); },
+          nb::sig("def memory_kind(self) -> typing.Literal['none', 'plain', 'sliding_window', "
+                  "'recurrent', "
+                  "'hybrid']"),
+          "What the model remembers, which decides which prefixes can be reused: 'plain', "
+          "'sliding_window',\n"
+          "'recurrent', 'hybrid', or 'none' for a vocabulary.")
+      .def_prop_ro(
+          "bos", [](const E& self) { return token_or_none(self.info().bos); },
+          nb::sig("def bos(self) -> int | None"), "Id of the beginning-of-sequence token.")
+      .def_prop_ro(
+          "eos", [](const E& self) { return token_or_none(self.info().eos); },
+          nb::sig("def eos(self) -> int | None"), "Id of the end-of-sequence token.")
+      .def_prop_ro(
+          "eot", [](const E& self) { return token_or_none(self.info().eot); },
+          nb::sig("def eot(self) -> int | None"), "Id of the end-of-turn token.")
+      .def_prop_ro(
+          "add_bos", [](const E& self) { return self.info().add_bos; },
+          "Whether prompts begin with BOS.")
+      .def_prop_ro(
+          "chat_template",
+          [](const E& self) -> nb::object {
+            if (self.info().chat_template.empty()) return nb::none();
+            return text(self.info().chat_template);
+          },
+          nb::sig("def chat_template(self) -> str | None"),
+          "The model's own, a Jinja text; None without one.")
+      .def_prop_ro("devices", &E::devices, "The devices that hold layers of this model.")
+      .def("__repr__", [](const E& self) {
+        return "<pronk.InferenceEngine " + nb::cast<std::string>(text(self.info().description)) +
+               ">";
+      });
+}
+
+}  // namespace pronk::bindings

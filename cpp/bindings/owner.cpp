@@ -1,0 +1,65 @@
+#include "owner.h"
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <unordered_map>
+
+#include "bindings.h"
+
+namespace pronk::bindings {
+namespace {
+
+std::atomic<std::uint64_t> last_owner{0};
+
+// The address of a task is used again after its death, so each task gets a number at its first
+// look-up. A weak reference tells when to forget it. All of this is guarded by the GIL.
+std::unordered_map<PyObject*, std::uint64_t> numbers;  // by task
+std::unordered_map<PyObject*, PyObject*> tasks;        // by weak reference
+
+PyObject* forget_task(PyObject*, PyObject* reference) {
+  const auto it = tasks.find(reference);
+  if (it != tasks.end()) {
+    numbers.erase(it->second);
+    tasks.erase(it);
+    Py_DECREF(reference);
+  }
+  Py_RETURN_NONE;
+}
+
+PyMethodDef forget_task_definition = {"forget_task", &forget_task, METH_O, nullptr};
+
+nb::object current_task() {
+  // Kept for good: a function of the standard library that holds nothing of ours.
+  static PyObject* const function =
+      nb::module_::import_("asyncio").attr("current_task").inc_ref().ptr();
+  PyObject* task = PyObject_CallNoArgs(function);
+  if (!task) {
+    if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) throw nb::python_error();
+    PyErr_Clear();  // no asyncio loop runs here
+    return nb::none();
+  }
+  return nb::steal(task);
+}
+
+}  // namespace
+
+std::uint64_t thread_owner() noexcept {
+  thread_local const std::uint64_t number = ++last_owner;
+  return number;
+}
+
+std::uint64_t task_owner() {
+  const nb::object task = current_task();
+  if (task.is_none()) return 0;
+  const auto it = numbers.find(task.ptr());
+  if (it != numbers.end()) return it->second;
+
+  const nb::object callback = nb::steal(PyCFunction_New(&forget_task_definition, nullptr));
+  PyObject* reference = PyWeakref_NewRef(task.ptr(), callback.ptr());
+  if (!reference) throw nb::python_error();
+  tasks.emplace(reference, task.ptr());
+  return numbers.emplace(task.ptr(), ++last_owner).first->second;
+}
+
+}  // namespace pronk::bindings

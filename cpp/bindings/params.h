@@ -1,0 +1,67 @@
+// Keyword options to the structs of the C++ API.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "pronk/params.h"
+#include "pronk/scheduler.h"
+
+// The options of generate() as they stand in its signature, for editors, type checkers and help().
+#define PRONK_GENERATE_KEYWORDS                                                               \
+  "max_tokens: int | None = None, temperature: float = 0.8, top_k: int = 40, top_p: float = " \
+  "0.95, "                                                                                    \
+  "min_p: float = 0.05, repeat_penalty: float = 1.0, frequency_penalty: float = 0.0, "        \
+  "presence_penalty: float = 0.0, penalty_last_n: int = 64, seed: int | None = None, "        \
+  "logit_bias: collections.abc.Mapping[int, float] | None = None, ignore_eos: bool = False, " \
+  "stop: str | collections.abc.Sequence[str] = (), logprobs: int | bool | None = None, "      \
+  "cache: bool = True, cache_scope: str = ''"
+
+#define PRONK_GENERATE_ARGS                                                                        \
+  "    prompt: Text, or token ids (a sequence or a one-dimensional array of int), which are "      \
+  "taken as\n"                                                                                     \
+  "        they are: no BOS is added.\n"                                                           \
+  "    max_tokens: Most tokens to sample, >= 0; None runs to the end of the context.\n"            \
+  "    temperature: In [0, 100]; 0 is greedy.\n"                                                   \
+  "    top_k: Keep the k most likely tokens; 0 keeps all.\n"                                       \
+  "    top_p: Keep the most likely tokens up to this probability, in (0, 1]; 1 is off.\n"          \
+  "    min_p: Drop tokens below min_p times the best one's probability, in [0, 1].\n"              \
+  "    repeat_penalty: Makes tokens that occurred less likely, in (0, 100]; 1 is off.\n"           \
+  "    frequency_penalty: Subtracted from the logit per occurrence, in [-100, 100].\n"             \
+  "    presence_penalty: Subtracted once, in [-100, 100].\n"                                       \
+  "    penalty_last_n: Tokens that the penalties look back on; -1 is all, 0 is off.\n"             \
+  "    seed: In [0, 2**64); None draws a fresh one.\n"                                             \
+  "    logit_bias: Added to the logits, by token id; -inf bans a token.\n"                         \
+  "    ignore_eos: Never sample an end-of-generation token.\n"                                     \
+  "    stop: One text or several; the completion ends before the first of them.\n"                 \
+  "    logprobs: Report log probabilities: True for the chosen tokens, a number n >= 0 for the n " \
+  "most\n"                                                                                         \
+  "        likely alternatives too, None for none.\n"                                              \
+  "    cache: Reuse known prefixes, and leave this one for others.\n"                              \
+  "    cache_scope: Prefixes are only shared within one scope.\n"
+
+#define PRONK_POOL_KEYWORDS                                                                        \
+  "layout: str = 'isolated', kv: str = 'auto', n_batch: int = 512, n_threads: int | None = None, " \
+  "flash_attention: str = 'auto', type_k: str = 'f16', type_v: str = 'f16', n_cached: int = 16, "  \
+  "max_step_ms: float = 50.0"
+
+#define PRONK_POOL_ARGS                                                                         \
+  "    n_ctx: Tokens that a permit may use, prompt and completion together, >= 2; None takes "  \
+  "the\n"                                                                                       \
+  "        model's, at most 4096.\n"                                                            \
+  "    layout: 'isolated', a llama_context per permit, or 'batched', one for all.\n"            \
+  "    kv: Batched: 'shared' cells, 'split' streams, or 'auto'.\n"                              \
+  "    n_batch: Most tokens that go through the model in one call.\n"                           \
+  "    n_threads: Compute threads of the whole pool; None takes the CPUs of this process.\n"    \
+  "    flash_attention: 'on', 'off' or 'auto'.\n"                                               \
+  "    type_k, type_v: Type of the KV cache: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0.\n" \
+  "    n_cached: Batched: idle sequences kept for reuse besides the lanes.\n"                   \
+  "    max_step_ms: Batched: prompts are cut so that running streams keep this pace.\n"
+
+namespace pronk::bindings {
+
+GenerationParams to_generation_params(const nanobind::kwargs& keywords);
+PoolOptions to_pool_options(nanobind::handle n_ctx, const nanobind::kwargs& keywords);
+/// In [-1000, 1000]; higher goes first.
+std::int32_t to_priority(nanobind::handle value);
+
+}  // namespace pronk::bindings

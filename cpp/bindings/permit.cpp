@@ -1,0 +1,92 @@
+// The right to run one inference.
+#include "pronk/permit.h"
+
+#include <nanobind/nanobind.h>
+
+#include <variant>
+
+#include "bindings.h"
+#include "convert.h"
+#include "gil.h"
+#include "params.h"
+#include "prompt.h"
+#include "pronk/error.h"
+#include "ready.h"
+
+namespace pronk::bindings {
+namespace {
+
+Generation generate(InferencePermit& self, nb::handle prompt, const nb::kwargs& keywords) {
+  const GenerationParams params = to_generation_params(keywords);
+  Prompt converted = to_prompt(prompt);
+  // Tokenizes, and may create the pool.
+  DetachGil detached;
+  return std::visit([&](auto&& value) { return self.generate(std::move(value), params); },
+                    std::move(converted));
+}
+
+nb::object enter(nb::handle_t<InferencePermit> self) {
+  if (nb::cast<InferencePermit&>(self).released()) {
+    throw PermitReleasedError(
+        "permit: got a with statement after release(), expected a held permit, acquire a new one");
+  }
+  return nb::borrow(self);
+}
+
+constexpr const char* kDoc =
+    "The right to run one inference at a time, until it is released.\n\n"
+    "Use it in a with statement, sync or async; dropping it releases it too. It covers one model "
+    "call,\n"
+    "never a tool call or a human's answer: give it back in between, what it computed stays "
+    "cached.\n"
+    "Methods may be called from any thread or task.\n\n"
+    "Example:\n"
+    "    >>> with scheduler.acquire() as permit:\n"
+    "    ...     print(permit.generate('Once upon', max_tokens=8).result().text)";
+
+}  // namespace
+
+void bind_permit(nb::module_& m) {
+  nb::class_<InferencePermit>(m, "InferencePermit", nb::pooled(), kDoc)
+      .def("generate", &generate, unchecked("prompt"), nb::arg("params"),
+           nb::sig("def generate(self, prompt: str | collections.abc.Sequence[int], "
+                   "*, " PRONK_GENERATE_KEYWORDS ") -> Generation"),
+           "Start a completion of ``prompt`` and return at once.\n\n"
+           "Args:\n" PRONK_GENERATE_ARGS
+           "\n"
+           "Raises:\n"
+           "    pronk.PermitReleasedError: The permit was given back.\n"
+           "    pronk.PermitBusyError: It runs another generation.\n"
+           "    pronk.PoolNotInitialisedError: The scheduler has no engine.\n"
+           "    pronk.ContextOverflowError: The prompt does not fit into the context.\n"
+           "    pronk.InvalidArgumentError: A value is out of range.")
+      .def("release", &InferencePermit::release,
+           "Give the permit back: cancel what runs in it and hand it to the next in line. Never "
+           "blocks,\n"
+           "may be called twice and from any thread or task.")
+      .def_prop_ro("released", &InferencePermit::released, "Whether the permit was given back.")
+      .def("__enter__", &enter, nb::sig("def __enter__(self) -> InferencePermit"))
+      .def(
+          "__exit__",
+          [](InferencePermit& self, nb::handle, nb::handle, nb::handle) { self.release(); },
+          unchecked("kind"), unchecked("error"), unchecked("traceback"),
+          nb::sig("def __exit__(self, kind: object, error: object, traceback: object, /) -> None"))
+      .def(
+          "__aenter__", [](nb::handle_t<InferencePermit> self) { return ready(enter(self)); },
+          nb::sig("def __aenter__(self) -> collections.abc.Awaitable[InferencePermit]"))
+      .def(
+          "__aexit__",
+          [](InferencePermit& self, nb::handle, nb::handle, nb::handle) {
+            self.release();
+            return ready(nb::none());
+          },
+          unchecked("kind"), unchecked("error"), unchecked("traceback"),
+          nb::sig("def __aexit__(self, kind: object, error: object, traceback: object, /) -> "
+                  "collections.abc.Awaitable[None]"))
+      .def("__repr__", [](const InferencePermit& self) {
+        return self.released() ? "<pronk.InferencePermit released>"
+                               : "<pronk.InferencePermit held>";
+      });
+}
+
+}  // namespace pronk::bindings

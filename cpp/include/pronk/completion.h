@@ -1,0 +1,44 @@
+// What a generation leaves behind.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pronk/params.h"
+
+namespace pronk::inline v0 {
+
+enum class FinishReason : int { kStop = 0, kLength, kToolCalls, kCancelled };
+
+struct Usage {
+  std::int32_t prompt_tokens = 0;      ///< all tokens of the prompt
+  std::int32_t cached_tokens = 0;      ///< of these, not evaluated: reused from a known prefix
+  std::int32_t completion_tokens = 0;  ///< sampled, the end-of-generation token not counted
+};
+
+/// Seconds on the scheduler's clock.
+struct Timings {
+  double queued = 0;       ///< from the call to the first step that worked on it
+  double prefill = 0;      ///< from there to the end of the prompt
+  double first_token = 0;  ///< from the call to the first token
+  double decode = 0;       ///< from the first token to the last
+};
+
+struct TokenLogprob {
+  Token token = 0;
+  float logprob = 0;  ///< natural logarithm of the probability before sampling, after logit bias
+  std::vector<std::pair<Token, float>> top;  ///< most likely first
+};
+
+struct Completion {
+  std::string text;
+  std::vector<Token> tokens;
+  FinishReason finish_reason = FinishReason::kStop;
+  Usage usage;
+  Timings timings;
+  std::vector<TokenLogprob> logprobs;
+};
+
+}  // namespace pronk::v0

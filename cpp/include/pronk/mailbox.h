@@ -1,0 +1,41 @@
+// The crossing from core threads to an event loop: a queue of keys and a file descriptor that becomes readable
+// when there are some. No callback ever runs on a core thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "pronk/api.h"
+
+namespace pronk::inline v0 {
+
+/// An event loop owns one mailbox, watches fd() for reading and calls drain() when it is readable. The descriptor is
+/// rung at most once between two drains, however many keys arrive. All functions may be called from any thread.
+class PRONK_API Mailbox {
+ public:
+  /// Throws BackendError when the process is out of file descriptors.
+  Mailbox();
+  ~Mailbox();
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  int fd() const noexcept;
+  /// Adds a key without waking the loop; ring() does that, once for many posts.
+  void post(std::uint64_t key);
+  void ring() noexcept;
+  /// The keys posted since the last call, oldest first; a key posted twice appears once.
+  std::vector<std::uint64_t> drain();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Where to tell that something became ready. Empty: nobody listens.
+struct Listener {
+  std::shared_ptr<Mailbox> mailbox;
+  std::uint64_t key = 0;
+};
+
+}  // namespace pronk::v0

@@ -1,0 +1,40 @@
+// The right to run one inference at a time.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "pronk/api.h"
+#include "pronk/generation.h"
+#include "pronk/params.h"
+
+namespace pronk::inline v0 {
+
+class PermitState;
+
+/// RAII: the destructor releases. Move-only. Functions may be called from any thread; a moved-from permit counts as
+/// released.
+class PRONK_API InferencePermit {
+ public:
+  explicit InferencePermit(std::shared_ptr<PermitState> state) noexcept;
+  ~InferencePermit();
+  InferencePermit(InferencePermit&&) noexcept;
+  InferencePermit& operator=(InferencePermit&&) noexcept;
+
+  /// Starts a completion of `prompt` and returns at once. Throws PermitReleasedError, PermitBusyError (one is
+  /// running), PoolNotInitialisedError, InvalidArgumentError, ContextOverflowError, SchedulerClosedError.
+  Generation generate(std::string_view prompt, const GenerationParams& params = {});
+  /// The same for token ids, taken as they are: no BOS is added.
+  Generation generate(std::vector<Token> prompt, const GenerationParams& params = {});
+
+  /// Gives the permit back: cancels what runs in it and hands the permit to the next waiter once the lane is
+  /// settled. Idempotent, never blocks.
+  void release() noexcept;
+  bool released() const noexcept;
+
+ private:
+  std::shared_ptr<PermitState> state_;
+};
+
+}  // namespace pronk::v0

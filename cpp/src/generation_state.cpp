@@ -1,0 +1,168 @@
+#include "generation_state.h"
+
+#include <utility>
+
+#include "pronk/error.h"
+
+namespace pronk::inline v0 {
+
+GenerationState::GenerationState(std::vector<Token> prompt_in, const GenerationParams& params_in,
+                                 std::shared_ptr<Clock> clock_in)
+    : prompt(std::move(prompt_in)), params(params_in), clock(std::move(clock_in)), created(clock->now()) {
+  completion_.usage.prompt_tokens = static_cast<std::int32_t>(prompt.size());
+}
+
+StreamStatus GenerationState::next_for(std::string& piece, Duration timeout, Duration slice) {
+  process.check("generation");
+  const TimePoint deadline = deadline_after(clock->now(), timeout);
+  const RealTime latest = real_time_after(slice);
+  std::unique_lock lock(mutex_);
+  while (completion_.text.size() == taken_ && !done_) {
+    if (timeout == Duration::zero() || clock->now() >= deadline) return StreamStatus::kTimeout;
+    if (std::chrono::steady_clock::now() >= latest) return StreamStatus::kTimeout;
+    clock->wait_until(changed_, lock, deadline, latest);
+  }
+  if (completion_.text.size() > taken_) {
+    piece.assign(completion_.text, taken_);
+    taken_ = completion_.text.size();
+    return StreamStatus::kPiece;
+  }
+  if (error_) std::rethrow_exception(error_);
+  if (completion_.finish_reason == FinishReason::kCancelled) {
+    throw GenerationCancelled("generation: got cancelled after " + std::to_string(completion_.tokens.size()) +
+                              " tokens, expected it to run to its end, see result() for what it had");
+  }
+  return StreamStatus::kEnd;
+}
+
+bool GenerationState::wait_for(Duration timeout, Duration slice) const {
+  process.check("generation");
+  const TimePoint deadline = deadline_after(clock->now(), timeout);
+  const RealTime latest = real_time_after(slice);
+  std::unique_lock lock(mutex_);
+  while (!done_) {
+    if (timeout == Duration::zero() || clock->now() >= deadline) return false;
+    if (std::chrono::steady_clock::now() >= latest) return false;
+    clock->wait_until(changed_, lock, deadline, latest);
+  }
+  return true;
+}
+
+bool GenerationState::done() const {
+  process.check("generation");
+  std::lock_guard lock(mutex_);
+  return done_;
+}
+
+Completion GenerationState::result() const {
+  wait_for(Duration::max());
+  std::lock_guard lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
+  return completion_;
+}
+
+std::string GenerationState::text() const {
+  process.check("generation");
+  std::lock_guard lock(mutex_);
+  return completion_.text;
+}
+
+void GenerationState::listen(Listener listener) {
+  process.check("generation");
+  std::shared_ptr<Mailbox> ring;
+  {
+    std::lock_guard lock(mutex_);
+    listener_ = std::move(listener);
+    if (done_ || completion_.text.size() > taken_) ring = post();
+  }
+  if (ring) ring->ring();
+}
+
+void GenerationState::cancel() noexcept {
+  if (process.forked()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (ending_) return;
+  }
+  if (!cancel_requested_.exchange(true, std::memory_order_acq_rel) && on_cancel) on_cancel();
+}
+
+void GenerationState::when_ended(std::function<void()> function) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!ending_) {
+      when_ended_ = std::move(function);
+      return;
+    }
+  }
+  function();
+}
+
+void GenerationState::started(std::int32_t cached_tokens) {
+  std::lock_guard lock(mutex_);
+  started_ = true;
+  started_at_ = prefilled_at_ = clock->now();
+  completion_.usage.cached_tokens = cached_tokens;
+  completion_.timings.queued = to_seconds(started_at_ - created);
+}
+
+void GenerationState::prefilled() {
+  std::lock_guard lock(mutex_);
+  prefilled_at_ = clock->now();
+  completion_.timings.prefill = to_seconds(prefilled_at_ - started_at_);
+}
+
+std::shared_ptr<Mailbox> GenerationState::append(Token token, std::string_view text, TokenLogprob* logprob) {
+  std::lock_guard lock(mutex_);
+  if (ending_) return nullptr;  // given up by close(), while the thread was stuck
+  const TimePoint now = clock->now();
+  if (completion_.tokens.empty()) {
+    first_token_at_ = now;
+    completion_.timings.first_token = to_seconds(now - created);
+  }
+  completion_.timings.decode = to_seconds(now - first_token_at_);
+  completion_.tokens.push_back(token);
+  completion_.usage.completion_tokens = static_cast<std::int32_t>(completion_.tokens.size());
+  if (logprob != nullptr) completion_.logprobs.push_back(std::move(*logprob));
+  if (text.empty()) return nullptr;
+  completion_.text.append(text);
+  changed_.notify_all();
+  return post();
+}
+
+void GenerationState::append_text(std::string_view text) {
+  std::lock_guard lock(mutex_);
+  if (!ending_) completion_.text.append(text);
+}
+
+std::shared_ptr<Mailbox> GenerationState::finish(FinishReason reason) { return end(reason, nullptr); }
+
+std::shared_ptr<Mailbox> GenerationState::fail(std::exception_ptr error) {
+  return end(FinishReason::kCancelled, std::move(error));
+}
+
+std::shared_ptr<Mailbox> GenerationState::end(FinishReason reason, std::exception_ptr error) {
+  std::function<void()> when_ended;
+  {
+    std::lock_guard lock(mutex_);
+    if (ending_) return nullptr;
+    ending_ = true;
+    when_ended = std::exchange(when_ended_, nullptr);
+  }
+  // Before the consumer can see the end: it may use the permit again at once.
+  if (when_ended) when_ended();
+  std::lock_guard lock(mutex_);
+  if (!started_) completion_.timings.queued = to_seconds(clock->now() - created);
+  completion_.finish_reason = reason;
+  error_ = std::move(error);
+  done_ = true;
+  changed_.notify_all();
+  return post();
+}
+
+std::shared_ptr<Mailbox> GenerationState::post() {
+  if (listener_.mailbox) listener_.mailbox->post(listener_.key);
+  return listener_.mailbox;
+}
+
+}  // namespace pronk::v0

@@ -1,0 +1,83 @@
+// One generation as the decode loop and its consumer share it: the loop appends, the consumer takes.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "clock.h"
+#include "process.h"
+#include "pronk/completion.h"
+#include "pronk/generation.h"
+#include "pronk/mailbox.h"
+#include "pronk/params.h"
+
+namespace pronk::inline v0 {
+
+class TicketState;
+
+class GenerationState {
+ public:
+  GenerationState(std::vector<Token> prompt_in, const GenerationParams& params_in, std::shared_ptr<Clock> clock);
+
+  const std::vector<Token> prompt;
+  const GenerationParams params;
+  const std::shared_ptr<Clock> clock;
+  const TimePoint created;
+  const ProcessBound process;
+
+  // --- the consumer's side; any thread
+  StreamStatus next_for(std::string& piece, Duration timeout, Duration slice = Duration::max());
+  bool wait_for(Duration timeout, Duration slice = Duration::max()) const;
+  Duration age() const { return clock->now() - created; }
+  bool done() const;
+  Completion result() const;
+  std::string text() const;
+  void listen(Listener listener);
+  void cancel() noexcept;
+  bool cancel_requested() const noexcept { return cancel_requested_.load(std::memory_order_acquire); }
+
+  /// What cancel() does besides raising the flag: wakes the loop, or leaves the queue. Set once, before the state is
+  /// shared.
+  std::function<void()> on_cancel;
+  /// Runs once when the lane is settled, before anyone can see the end; at once if that is past.
+  void when_ended(std::function<void()> function);
+
+  // --- the decode loop's side
+  void started(std::int32_t cached_tokens);  ///< the first step that works on it begins
+  void prefilled();                          ///< the whole prompt is evaluated
+  /// A token and the text that became certain with it. Returns the mailbox to ring, if any.
+  std::shared_ptr<Mailbox> append(Token token, std::string_view text, TokenLogprob* logprob);
+  /// Text that was held back, at the end.
+  void append_text(std::string_view text);
+  std::shared_ptr<Mailbox> finish(FinishReason reason);
+  std::shared_ptr<Mailbox> fail(std::exception_ptr error);
+
+ private:
+  std::shared_ptr<Mailbox> post();
+  std::shared_ptr<Mailbox> end(FinishReason reason, std::exception_ptr error);
+
+  std::atomic<bool> cancel_requested_{false};
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  Completion completion_;              // guarded by mutex_
+  std::size_t taken_ = 0;              // guarded by mutex_; bytes of the text that next_for() handed out
+  bool ending_ = false;                // guarded by mutex_; the end has begun, nothing more is appended
+  bool done_ = false;                  // guarded by mutex_; the end is there for all to see
+  bool started_ = false;               // guarded by mutex_
+  std::exception_ptr error_;           // guarded by mutex_
+  Listener listener_;                  // guarded by mutex_
+  std::function<void()> when_ended_;   // guarded by mutex_
+  TimePoint started_at_{};             // guarded by mutex_
+  TimePoint prefilled_at_{};           // guarded by mutex_
+  TimePoint first_token_at_{};         // guarded by mutex_
+};
+
+}  // namespace pronk::v0

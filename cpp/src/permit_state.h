@@ -1,0 +1,52 @@
+// A permit that somebody holds.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "gate.h"
+#include "generation_state.h"
+
+namespace pronk::inline v0 {
+
+class SchedulerState;
+
+/// Gives one permit back to the gate exactly once: after its release, when nothing runs in it any more.
+class HeldPermit {
+ public:
+  HeldPermit(std::shared_ptr<Gate> gate, std::uint64_t owner) : gate_(std::move(gate)), owner_(owner) {}
+
+  /// Lets `generation` run in the permit. Throws PermitReleasedError, PermitBusyError.
+  void begin(std::shared_ptr<GenerationState> generation);
+  /// What begin() announced has ended, or was never started.
+  void end() noexcept;
+  /// Idempotent. Cancels what runs.
+  void release() noexcept;
+  bool released() const noexcept;
+
+ private:
+  const std::shared_ptr<Gate> gate_;
+  const std::uint64_t owner_;
+  mutable std::mutex mutex_;
+  bool released_ = false;                     // guarded by mutex_
+  std::shared_ptr<GenerationState> running_;  // guarded by mutex_
+};
+
+/// Behind the public handle. Only the handle keeps the scheduler alive: what the decode thread holds must not, since it
+/// would then have to wait for itself.
+class PermitState {
+ public:
+  PermitState(std::shared_ptr<SchedulerState> scheduler, std::uint64_t owner);
+
+  Generation generate(std::string_view prompt, const GenerationParams& params);
+  Generation generate(std::vector<Token> prompt, const GenerationParams& params);
+  HeldPermit& held() const noexcept { return *held_; }
+
+ private:
+  const std::shared_ptr<SchedulerState> scheduler_;
+  const std::shared_ptr<HeldPermit> held_;
+};
+
+}  // namespace pronk::v0

@@ -1,0 +1,21 @@
+#include "run.h"
+
+#include <algorithm>
+
+namespace pronk::inline v0 {
+
+Run::Run(std::shared_ptr<GenerationState> generation_in, Sequence* sequence_in, std::int32_t n_ctx,
+         const ModelInfo& model, std::span<const Token> eog)
+    : generation(std::move(generation_in)),
+      sequence(sequence_in),
+      tokens(generation->prompt),
+      sampler(generation->params.sampling, model.n_vocab, eog),
+      text(generation->params.stop) {
+  const auto n_prompt = static_cast<std::int32_t>(tokens.size());
+  const std::int32_t room = n_ctx - n_prompt;
+  n_limit = n_prompt + std::min(room, generation->params.max_tokens.value_or(room));
+  tokens.reserve(static_cast<std::size_t>(n_limit));
+  for (const Token token : tokens) sampler.accept(token);
+}
+
+}  // namespace pronk::v0

@@ -1,0 +1,160 @@
+#include "pronk/scheduler.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "permit_state.h"
+#include "pronk/error.h"
+#include "scheduler_state.h"
+
+namespace pronk::inline v0 {
+namespace {
+
+constexpr std::int32_t kMaxConcurrent = 4096;
+constexpr std::int32_t kMaxPriority = 1000;
+constexpr double kMaxAgeing = 1e6;
+
+void check_concurrent(std::int32_t value) {
+  if (value < 1 || value > kMaxConcurrent) {
+    throw InvalidArgumentError("max_concurrent: got " + std::to_string(value) + ", expected an integer in [1, " +
+                               std::to_string(kMaxConcurrent) + "], choose how many inferences may run at once");
+  }
+}
+
+void check_priority(std::int32_t value) {
+  if (value < -kMaxPriority || value > kMaxPriority) {
+    throw InvalidArgumentError("priority: got " + std::to_string(value) + ", expected an integer in [-" +
+                               std::to_string(kMaxPriority) + ", " + std::to_string(kMaxPriority) +
+                               "], choose a value in that range");
+  }
+}
+
+const SchedulerOptions& checked(const SchedulerOptions& options) {
+  check_concurrent(options.max_concurrent);
+  if (options.max_waiting && *options.max_waiting < 0) {
+    throw InvalidArgumentError("max_waiting: got " + std::to_string(*options.max_waiting) +
+                               ", expected an integer >= 0 or none, choose how many may wait");
+  }
+  if (!(options.ageing_seconds >= 0 && options.ageing_seconds <= kMaxAgeing)) {
+    throw InvalidArgumentError("ageing_seconds: got " + std::to_string(options.ageing_seconds) +
+                               ", expected a number in [0, 1000000], choose a value in that range");
+  }
+  return options;
+}
+
+[[noreturn]] void throw_timeout(Duration timeout, const Gate& gate) {
+  throw AcquireTimeout("acquire: got no permit within " + std::to_string(to_seconds(timeout)) +
+                       " s, expected one of " + std::to_string(gate.max()) +
+                       " to become free, raise the timeout or hold permits for shorter");
+}
+
+}  // namespace
+
+InferenceScheduler::InferenceScheduler(const SchedulerOptions& options)
+    : state_(std::make_shared<SchedulerState>(checked(options))) {}
+InferenceScheduler::InferenceScheduler(std::shared_ptr<SchedulerState> state) noexcept : state_(std::move(state)) {}
+InferenceScheduler::~InferenceScheduler() = default;
+
+void InferenceScheduler::init_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options) {
+  state_->set_pool(std::move(engine), options);
+  try {
+    state_->pool();
+  } catch (...) {
+    state_->unset_pool();
+    throw;
+  }
+}
+
+void InferenceScheduler::set_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options) {
+  state_->set_pool(std::move(engine), options);
+}
+
+std::shared_ptr<InferenceEngine> InferenceScheduler::engine() const { return state_->engine(); }
+
+InferencePermit InferenceScheduler::acquire(std::optional<std::chrono::nanoseconds> timeout,
+                                            const AcquireOptions& options) {
+  Ticket ticket = enqueue(options);
+  if (ticket.wait_for(timeout.value_or(Duration::max())) == TicketStatus::kWaiting) {
+    ticket.cancel(true);
+    throw_timeout(timeout.value_or(Duration::max()), *state_->gate);
+  }
+  return ticket.take();
+}
+
+std::optional<InferencePermit> InferenceScheduler::try_acquire(const AcquireOptions& options) {
+  if (!state_->gate->try_acquire(options.owner)) return std::nullopt;
+  try {
+    return InferencePermit(std::make_shared<PermitState>(state_, options.owner));
+  } catch (...) {
+    state_->gate->release(options.owner);
+    throw;
+  }
+}
+
+Ticket InferenceScheduler::enqueue(const AcquireOptions& options) {
+  check_priority(options.priority);
+  auto ticket = std::make_shared<TicketState>(state_->gate, options);
+  state_->gate->enqueue(ticket);
+  return Ticket(std::move(ticket), state_);
+}
+
+Generation InferenceScheduler::generate(std::string_view prompt, const GenerationParams& params,
+                                        std::int32_t priority) {
+  return generate(state_->tokenize(prompt), params, priority);
+}
+
+Generation InferenceScheduler::generate(std::vector<Token> prompt, const GenerationParams& params,
+                                        std::int32_t priority) {
+  check_priority(priority);
+  const auto loop = state_->pool();
+  auto generation = state_->make_generation(std::move(prompt), params);
+  const auto gate = state_->gate;
+  auto ticket = std::make_shared<TicketState>(gate, AcquireOptions{priority, 0});
+  // While it waits it can leave the queue; once granted, the loop has to be told. The gate's mutex decides which.
+  generation->on_cancel = [weak_loop = std::weak_ptr(loop), weak_ticket = std::weak_ptr(ticket),
+                           weak_generation = std::weak_ptr(generation)] {
+    const auto waiting = weak_ticket.lock();
+    const auto self = weak_generation.lock();
+    if (waiting && self && waiting->gate->cancel(*waiting, false)) {
+      if (const auto mailbox = self->finish(FinishReason::kCancelled)) mailbox->ring();
+    } else if (const auto alive = weak_loop.lock()) {
+      alive->interrupt();
+    }
+  };
+  const auto fail_closed = [generation] {
+    const auto mailbox = generation->fail(std::make_exception_ptr(SchedulerClosedError(
+        "generate: got a scheduler that was closed, expected it to stay open, create a new one and try again")));
+    if (mailbox) mailbox->ring();
+  };
+  ticket->on_grant = [loop, gate, generation, fail_closed] {
+    generation->when_ended([gate] { gate->release(0); });
+    if (!loop->submit(generation)) fail_closed();
+  };
+  ticket->on_close = fail_closed;
+  gate->enqueue(ticket);
+  return Generation(std::move(generation), state_);
+}
+
+void InferenceScheduler::resize(std::int32_t max_concurrent) {
+  check_concurrent(max_concurrent);
+  state_->resize(max_concurrent);
+}
+
+std::int32_t InferenceScheduler::max_concurrent() const { return state_->gate->max(); }
+std::int32_t InferenceScheduler::active_count() const { return state_->gate->active(); }
+std::int32_t InferenceScheduler::waiting_count() const { return state_->gate->waiting(); }
+
+Statistics InferenceScheduler::statistics() const {
+  Statistics statistics;
+  state_->fill(statistics);
+  return statistics;
+}
+
+bool InferenceScheduler::close(bool drain, std::optional<std::chrono::nanoseconds> timeout) {
+  return state_->close(drain, timeout);
+}
+
+bool InferenceScheduler::closed() const { return state_->gate->closed(); }
+
+}  // namespace pronk::v0

@@ -1,0 +1,175 @@
+#include "scheduler_state.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "engine_impl.h"
+#include "pool.h"
+#include "pronk/error.h"
+
+namespace pronk::inline v0 {
+namespace {
+
+// How long a scheduler that is dropped without close() waits for the step that runs.
+constexpr Duration kDropTimeout = std::chrono::seconds(2);
+// How long close() without a timeout does, when nothing is left to drain.
+constexpr Duration kStopTimeout = std::chrono::seconds(10);
+
+[[noreturn]] void throw_no_pool() {
+  throw PoolNotInitialisedError("generate: got a scheduler without a pool, expected one with an engine, "
+                                "call init_pool(engine) first");
+}
+
+[[noreturn]] void throw_closed() {
+  throw SchedulerClosedError("scheduler: got a call after close(), expected an open scheduler, create a new one");
+}
+
+std::shared_ptr<Clock> clock_of(const SchedulerOptions& options) {
+  return options.clock ? options.clock : Clock::steady();
+}
+
+}  // namespace
+
+SchedulerState::SchedulerState(const SchedulerOptions& options)
+    : clock(clock_of(options)), gate(std::make_shared<Gate>(options, clock)) {}
+
+SchedulerState::~SchedulerState() {
+  if (process.forked()) {
+    // The thread does not exist here and its locks may be held for ever: not even a destructor may run.
+    new std::shared_ptr<DecodeLoop>(std::move(loop_));
+    new std::shared_ptr<InferenceEngine>(std::move(engine_));
+    return;
+  }
+  close(false, kDropTimeout);
+}
+
+void SchedulerState::set_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options) {
+  process.check("scheduler");
+  if (!engine) {
+    throw InvalidArgumentError("engine: got none, expected a loaded InferenceEngine, load one first");
+  }
+  validate(options);
+  std::lock_guard lock(mutex_);
+  if (closed_) throw_closed();
+  if (engine_) {
+    throw InvalidArgumentError("init_pool: got a scheduler that has a pool, expected one without, "
+                               "create another scheduler for another engine or other options");
+  }
+  engine_ = std::move(engine);
+  options_ = options;
+}
+
+void SchedulerState::adopt_pool(std::shared_ptr<InferenceEngine> engine, std::shared_ptr<DecodeLoop> loop) {
+  std::lock_guard lock(mutex_);
+  engine_ = std::move(engine);
+  loop_ = std::move(loop);
+}
+
+void SchedulerState::unset_pool() {
+  std::lock_guard lock(mutex_);
+  if (!loop_) engine_ = nullptr;
+}
+
+std::shared_ptr<DecodeLoop> SchedulerState::pool() {
+  process.check("scheduler");
+  const std::lock_guard creating(creating_);
+  std::shared_ptr<InferenceEngine> engine;
+  PoolOptions options;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) throw_closed();
+    if (loop_) return loop_;
+    if (!engine_) throw_no_pool();
+    engine = engine_;
+    options = options_;
+  }
+  auto loop = make_pool(std::move(engine), options, gate->max(), clock);
+  loop->start();
+  std::lock_guard lock(mutex_);
+  loop_ = loop;
+  return loop;
+}
+
+std::shared_ptr<InferenceEngine> SchedulerState::engine() const {
+  process.check("scheduler");
+  std::lock_guard lock(mutex_);
+  return engine_;
+}
+
+void SchedulerState::resize(std::int32_t max_concurrent) {
+  // Lanes are fixed when the pool is created.
+  const std::lock_guard creating(creating_);
+  {
+    std::lock_guard lock(mutex_);
+    if (loop_ && max_concurrent > loop_->n_lanes()) {
+      throw InvalidArgumentError("max_concurrent: got " + std::to_string(max_concurrent) + ", expected at most the " +
+                                 std::to_string(loop_->n_lanes()) +
+                                 " lanes of the pool, create the scheduler with more");
+    }
+  }
+  gate->resize(max_concurrent);
+}
+
+std::vector<Token> SchedulerState::tokenize(std::string_view prompt) {
+  const auto engine = this->engine();
+  if (!engine) throw_no_pool();
+  return engine->tokenize(prompt, true, false);
+}
+
+std::shared_ptr<GenerationState> SchedulerState::make_generation(std::vector<Token> prompt,
+                                                                 const GenerationParams& params) {
+  const auto loop = pool();
+  const ModelInfo& model = engine()->info();
+  validate(params, model.n_vocab);
+  if (prompt.empty()) {
+    throw InvalidArgumentError("prompt: got no tokens, expected at least one, pass some text");
+  }
+  for (const Token token : prompt) {
+    if (token < 0 || token >= model.n_vocab) {
+      throw InvalidArgumentError("prompt: got token id " + std::to_string(token) + ", expected ids in [0, " +
+                                 std::to_string(model.n_vocab) + "), use the model's own tokenizer");
+    }
+  }
+  const std::int32_t n_ctx = loop->n_ctx();
+  if (prompt.size() >= static_cast<std::size_t>(n_ctx)) {
+    throw ContextOverflowError("prompt: got " + std::to_string(prompt.size()) + " tokens, expected at most " +
+                               std::to_string(n_ctx - 1) + " (n_ctx=" + std::to_string(n_ctx) +
+                               " less one for the answer), shorten the prompt or raise n_ctx");
+  }
+  return std::make_shared<GenerationState>(std::move(prompt), params, clock);
+}
+
+void SchedulerState::fill(Statistics& out) const {
+  process.check("scheduler");
+  gate->fill(out);
+  std::shared_ptr<DecodeLoop> loop;
+  {
+    std::lock_guard lock(mutex_);
+    loop = loop_;
+    if (engine_) out.layout = options_.layout;
+  }
+  if (loop) loop->fill(out);
+}
+
+bool SchedulerState::close(bool drain, std::optional<Duration> timeout) {
+  process.check("scheduler");
+  const TimePoint deadline = timeout ? deadline_after(clock->now(), *timeout) : TimePoint::max();
+  gate->refuse_new();
+  bool complete = true;
+  if (drain) complete = gate->wait_idle(deadline);
+  gate->close();
+  std::shared_ptr<DecodeLoop> loop;
+  {
+    // Waits for a pool that is being created: it must not come to life after the end.
+    const std::lock_guard creating(creating_);
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    loop = loop_;
+  }
+  if (!loop) return complete;
+  const Duration left = timeout ? std::max(Duration::zero(), deadline - clock->now()) : kStopTimeout;
+  return loop->stop(left) && complete;
+}
+
+}  // namespace pronk::v0

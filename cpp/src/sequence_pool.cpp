@@ -1,0 +1,206 @@
+#include "sequence_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pronk::inline v0 {
+
+std::size_t common_prefix(std::span<const Token> a, std::span<const Token> b) {
+  const std::size_t n = std::min(a.size(), b.size());
+  return static_cast<std::size_t>(std::mismatch(a.begin(), a.begin() + n, b.begin()).first - a.begin());
+}
+
+SequencePool::SequencePool(std::vector<Backend*> contexts, const SequencePoolOptions& options)
+    : contexts_(std::move(contexts)), broken_(contexts_.size(), false), options_(options) {
+  for (std::size_t c = 0; c < contexts_.size(); ++c) {
+    for (std::int32_t id = 0; id < contexts_[c]->n_seq(); ++id) {
+      auto sequence = std::make_unique<Sequence>();
+      sequence->context = static_cast<std::int32_t>(c);
+      sequence->id = id;
+      sequences_.push_back(std::move(sequence));
+    }
+  }
+}
+
+bool SequencePool::holds_exactly(const Sequence& sequence) const {
+  return context_of(sequence).seq_pos_max(sequence.id) + 1 == static_cast<std::int32_t>(sequence.tokens.size());
+}
+
+bool SequencePool::remove(Sequence& sequence, std::int32_t from) noexcept {
+  try {
+    return context_of(sequence).seq_remove(sequence.id, from, -1);
+  } catch (...) {
+    return false;
+  }
+}
+
+// The whole sequence, since split streams and recurrent states allow nothing less. False when it failed.
+bool SequencePool::copy(const Sequence& source, Sequence& target) {
+  std::vector<Token> tokens = source.tokens;
+  try {
+    context_of(target).seq_copy(source.id, target.id, -1, -1);
+  } catch (...) {
+    clear(target);
+    return false;
+  }
+  target.tokens = std::move(tokens);
+  return true;
+}
+
+void SequencePool::clear(Sequence& sequence) noexcept {
+  sequence.tokens.clear();
+  sequence.exact = 0;
+  if (!remove(sequence, -1) || !holds_exactly(sequence)) broken_[sequence.context] = true;
+}
+
+// Why a prompt may not start from the first `n` tokens of `source`, by the rules of the memory; null when it may. A
+// recurrent state exists at one position only: the end. A sliding window must still hold the cells that the next token
+// attends to.
+const char* SequencePool::refusal(const Sequence& source, std::size_t n) const {
+  if (options_.kind == MemoryKind::kRecurrent || options_.kind == MemoryKind::kHybrid) {
+    if (n != source.tokens.size()) return "a recurrent state cannot be cut back to a shorter prefix";
+  } else if (!window_covers(source, n)) {
+    return "the sliding window has moved past the prefix";
+  }
+  return nullptr;
+}
+
+// Whether the cells that a token at position `n` attends to are still there.
+bool SequencePool::window_covers(const Sequence& sequence, std::size_t n) const {
+  if (options_.kind != MemoryKind::kSlidingWindow) return true;
+  const std::int32_t first = std::max(0, static_cast<std::int32_t>(n) - options_.n_swa + 1);
+  return context_of(sequence).seq_pos_min(sequence.id) <= first;
+}
+
+SequencePool::Source SequencePool::best_source(std::span<const Token> prompt, const std::string& scope) {
+  // The last token is always evaluated: its logits are needed.
+  const std::span<const Token> reusable = prompt.first(prompt.size() - 1);
+  Source best;
+  std::size_t longest_refused = 0;
+  const char* reason = nullptr;
+  for (const auto& sequence : sequences_) {
+    if (sequence->tokens.empty() || !sequence->shared || sequence->scope != scope) continue;
+    // A context of a single sequence has nowhere to copy a prefix to.
+    if (sequence->busy && contexts_[sequence->context]->n_seq() == 1) continue;
+    std::size_t n = common_prefix(sequence->tokens, reusable);
+    if (options_.exact_chunk > 0) {
+      n = std::min(n, sequence->exact);
+      n -= n % static_cast<std::size_t>(options_.exact_chunk);
+    }
+    if (n <= best.n) continue;
+    if (const char* refused = refusal(*sequence, n)) {
+      if (n > longest_refused) {
+        longest_refused = n;
+        reason = refused;
+      }
+    } else {
+      best = {sequence.get(), n};
+    }
+  }
+  if (longest_refused > best.n) {
+    ++counters_.refused;
+    counters_.refused_reason = reason;
+  }
+  return best;
+}
+
+std::size_t SequencePool::longest_known(std::span<const Token> prompt, const std::string& scope) const {
+  std::size_t longest = 0;
+  for (const auto& sequence : sequences_) {
+    if (sequence->shared && sequence->scope == scope) longest = std::max(longest, common_prefix(sequence->tokens, prompt));
+  }
+  return longest;
+}
+
+// Where the prompt is to run: in the source itself when nothing of it would be lost, or when it is the one to lose
+// anyway; else in an empty sequence, else in the least recently used idle one.
+Sequence* SequencePool::target_for(const Source& source) {
+  if (source.sequence != nullptr && !source.sequence->busy &&
+      (source.n == source.sequence->tokens.size() || contexts_[source.sequence->context]->n_seq() == 1)) {
+    return source.sequence;
+  }
+  Sequence* target = nullptr;
+  for (const auto& sequence : sequences_) {
+    if (sequence->busy) continue;
+    if (source.sequence != nullptr && sequence->context != source.sequence->context) continue;
+    if (sequence->tokens.empty()) return sequence.get();
+    if (target == nullptr || sequence->last_used < target->last_used) target = sequence.get();
+  }
+  return target;
+}
+
+Sequence* SequencePool::take(std::span<const Token> prompt, const std::string& scope, bool reuse) {
+  Source source;
+  if (reuse) source = best_source(prompt, scope);
+  Sequence* target = target_for(source);
+  if (target == nullptr) return nullptr;
+  if (target == source.sequence) {
+    cut(*target, source.n, false);
+  } else {
+    clear(*target);
+    if (source.sequence != nullptr && copy(*source.sequence, *target)) {
+      source.sequence->last_used = ++use_number_;
+      cut(*target, source.n, false);
+    }
+  }
+  // The context has the last word: a prefix that it does not hold as we think is not used.
+  if (!holds_exactly(*target)) clear(*target);
+  if (!target->tokens.empty()) {
+    ++counters_.hits;
+    counters_.reused += target->tokens.size();
+  }
+  target->scope = scope;
+  target->shared = reuse;
+  target->busy = true;
+  target->last_used = ++use_number_;
+  return target;
+}
+
+void SequencePool::give_back(Sequence& sequence, bool keep) {
+  sequence.busy = false;
+  sequence.last_used = ++use_number_;
+  if (!keep || !holds_exactly(sequence)) clear(sequence);
+}
+
+void SequencePool::extend(Sequence& sequence, std::span<const Token> tokens) {
+  if (sequence.exact == sequence.tokens.size() && tokens.size() == static_cast<std::size_t>(options_.exact_chunk)) {
+    sequence.exact += tokens.size();
+  }
+  sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
+}
+
+void SequencePool::cut(Sequence& sequence, std::size_t n, bool dirty) {
+  const bool cuttable = options_.kind != MemoryKind::kRecurrent && options_.kind != MemoryKind::kHybrid;
+  if (n == sequence.tokens.size() && !dirty) return;
+  if (n == 0 || (dirty && !cuttable) || !remove(sequence, static_cast<std::int32_t>(n))) {
+    clear(sequence);
+    return;
+  }
+  sequence.tokens.resize(n);
+  sequence.exact = std::min(sequence.exact, n);
+  // What was applied before a decode failed may have moved the window.
+  if (!holds_exactly(sequence) || !window_covers(sequence, n)) clear(sequence);
+}
+
+bool SequencePool::evict(std::int32_t context) {
+  Sequence* oldest = nullptr;
+  for (const auto& sequence : sequences_) {
+    if (sequence->context != context || sequence->busy || sequence->tokens.empty()) continue;
+    if (oldest == nullptr || sequence->last_used < oldest->last_used) oldest = sequence.get();
+  }
+  if (oldest == nullptr) return false;
+  clear(*oldest);
+  return true;
+}
+
+void SequencePool::replace_context(std::int32_t index, Backend* context) {
+  contexts_[index] = context;
+  broken_[index] = false;
+  for (const auto& sequence : sequences_) {
+    if (sequence->context != index) continue;
+    sequence->tokens.clear();
+    sequence->exact = 0;
+  }
+}
+
+}  // namespace pronk::v0

@@ -1,0 +1,97 @@
+"""Runs many agents over one local llama.cpp model: a fair gate in front, one decode loop behind.
+
+>>> engine = pronk.InferenceEngine.load("model.gguf")
+>>> scheduler = pronk.InferenceScheduler(4, engine=engine, n_ctx=4096)
+>>> with scheduler.acquire() as permit:
+...     text = permit.generate("Once upon", max_tokens=64).result().text
+"""
+
+# General layout: the classes that do the work are bound C++ ones, out of `_core`. Python has what
+# C++ is no good at: `_errors` (the exceptions), `_async` and `_asyncio` (waiting in an event loop),
+# `_exit` (the end of the interpreter), `_logging` (llama.cpp's log), `_progress` (loading a model),
+# `_models` (the default model), `_cli` (the command line). `pronk.testing` is public too, for those
+# who import it. Of this module, what `__all__` names is public, nothing else.
+
+from __future__ import annotations
+
+from pronk import _exit as _exit
+from pronk import _logging as _logging
+from pronk._core import (
+    Acquisition,
+    Completion,
+    Device,
+    Generation,
+    InferenceEngine,
+    InferencePermit,
+    InferenceScheduler,
+    Statistics,
+    Timings,
+    TokenLogprob,
+    Usage,
+    devices,
+)
+from pronk._core import version as __version__
+from pronk._errors import (
+    AcquireTimeout,
+    BackendError,
+    ContextOverflowError,
+    DeadlockError,
+    Error,
+    ForkedProcessError,
+    GenerationCancelled,
+    GrammarError,
+    InsufficientMemoryError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    ModelDownloadError,
+    ModelLoadError,
+    PermitBusyError,
+    PermitReleasedError,
+    PoolNotInitialisedError,
+    QueueFullError,
+    ResultTimeout,
+    SchedulerClosedError,
+)
+from pronk._models import default_model
+
+__all__ = [
+    "AcquireTimeout",
+    "Acquisition",
+    "BackendError",
+    "Completion",
+    "ContextOverflowError",
+    "DeadlockError",
+    "Device",
+    "Error",
+    "ForkedProcessError",
+    "Generation",
+    "GenerationCancelled",
+    "GrammarError",
+    "InferenceEngine",
+    "InferencePermit",
+    "InferenceScheduler",
+    "InsufficientMemoryError",
+    "InvalidArgumentError",
+    "InvalidTypeError",
+    "ModelDownloadError",
+    "ModelLoadError",
+    "PermitBusyError",
+    "PermitReleasedError",
+    "PoolNotInitialisedError",
+    "QueueFullError",
+    "ResultTimeout",
+    "SchedulerClosedError",
+    "Statistics",
+    "Timings",
+    "TokenLogprob",
+    "Usage",
+    "__version__",
+    "default_model",
+    "devices",
+]
+
+# Users see the names that they import, in tracebacks and in help().
+for _name in __all__:
+    if isinstance(globals()[_name], type):
+        globals()[_name].__module__ = "pronk"
+del _name

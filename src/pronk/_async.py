@@ -1,0 +1,132 @@
+"""Waiting in an event loop for permits and generations.
+
+The core posts keys to the mailbox of the loop and rings its file descriptor; the loop, which
+watches that, wakes the waiters behind the keys. No thread waits for anything, and nothing here
+outlives its loop. `pronk._asyncio` has what is particular to asyncio: another kind of loop needs
+a hub of its own and a line in `_current_hub`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, ref
+
+from pronk._asyncio import Hub, current_hub
+from pronk._core import hold, listen, take
+from pronk._errors import Error
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from pronk._core import Acquisition, Completion, Generation, InferencePermit, Ticket
+
+
+class _TicketWaiter:
+    """One task that waits for one ticket."""
+
+    __slots__ = ("__weakref__", "future", "ticket")
+
+    def __init__(self, ticket: Ticket, future: Future[None]) -> None:
+        self.ticket = ticket
+        self.future = future
+
+    def wake(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def abandon(self) -> None:
+        self.ticket.cancel()
+
+
+async def wait_for_permit(ticket: Ticket) -> InferencePermit:
+    """Wait for the permit of ``ticket``; whatever ends the wait early hands it to the next."""
+    try:
+        hub = current_hub()
+        waiter = _TicketWaiter(ticket, hub.new_future())
+        ticket.listen(hub.mailbox, hub.add(waiter))
+        await waiter.future
+        return ticket.take()
+    except BaseException:
+        ticket.cancel()
+        raise
+
+
+async def enter(acquisition: Acquisition, ticket: Ticket) -> InferencePermit:
+    """Wait like `wait_for_permit`, and leave the release to ``acquisition``."""
+    permit = await wait_for_permit(ticket)
+    hold(acquisition, permit)
+    return permit
+
+
+class _StreamWaiter:
+    """All tasks of one loop that wait for one generation."""
+
+    __slots__ = ("__weakref__", "_futures", "_generation", "hub")
+
+    def __init__(self, generation: Generation, hub: Hub) -> None:
+        self.hub = hub
+        self._generation = ref(generation)
+        self._futures: set[Future[None]] = set()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._futures)
+
+    async def wait(self) -> None:
+        future = self.hub.new_future()
+        self._futures.add(future)
+        try:
+            await future
+        finally:
+            self._futures.discard(future)
+
+    def wake(self) -> None:
+        for future in self._futures:
+            if not future.done():
+                future.set_result(None)
+
+    def abandon(self) -> None:
+        generation = self._generation()
+        if self.busy and generation is not None:
+            generation.cancel()
+        self._futures.clear()
+
+
+_streams: WeakKeyDictionary[Generation, _StreamWaiter] = WeakKeyDictionary()
+
+
+def _waiter_for(generation: Generation) -> _StreamWaiter:
+    hub = current_hub()
+    waiter = _streams.get(generation)
+    if waiter is None or waiter.hub is not hub:
+        if waiter is not None and waiter.busy:
+            raise Error(
+                "generation: got a wait in a second event loop, expected all waits in one, "
+                "wait for it in the loop that already does"
+            )
+        waiter = _streams[generation] = _StreamWaiter(generation, hub)
+        # Posts at once if there is something already, so nothing can be missed in between.
+        listen(generation, hub.mailbox, hub.add(waiter))
+    return waiter
+
+
+async def next_piece(generation: Generation) -> str:
+    """Wait for the next text of ``generation``; raises StopAsyncIteration at its end."""
+    waiter = _waiter_for(generation)
+    while True:
+        await waiter.wait()
+        piece = take(generation)
+        if piece is not None:
+            return piece
+
+
+async def wait_for_result(generation: Generation) -> Completion:
+    """Wait for the end. As with a task, cancelling the wait cancels what is waited for."""
+    waiter = _waiter_for(generation)
+    try:
+        while not generation.done:
+            await waiter.wait()
+    except BaseException:
+        generation.cancel()
+        raise
+    return generation.result()

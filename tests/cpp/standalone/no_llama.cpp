@@ -1,0 +1,11 @@
+// Takes the place of the files that need llama.cpp.
+#include "llama_engine.h"
+#include "pronk/error.h"
+
+namespace pronk::inline v0 {
+
+std::shared_ptr<EngineImpl> load_llama_engine(const std::string& path, const LoadOptions&) {
+  throw ModelLoadError("model: got '" + path + "' in a build without llama.cpp, expected a scripted model");
+}
+
+}  // namespace pronk::inline v0

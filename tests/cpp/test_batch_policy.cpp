@@ -1,0 +1,249 @@
+// The batch policy, without a model: every small case, then random ones.
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "batch_policy.h"
+#include "check.h"
+
+namespace {
+
+using pronk::BatchPlan;
+using pronk::BatchPolicy;
+using pronk::LaneWork;
+using pronk::PolicyOptions;
+using pronk::Slice;
+
+PolicyOptions options(int n_batch) {
+  PolicyOptions result;
+  result.n_batch = n_batch;
+  return result;
+}
+
+int size_of(const BatchPlan& plan) {
+  int size = 0;
+  for (const Slice& slice : plan) size += slice.n_tokens;
+  return size;
+}
+
+/// What holds for every plan. `budget` is that of the policy before the call.
+bool holds(std::span<const LaneWork> work, std::span<const BatchPlan> plans, int n_batch, int budget) {
+  std::map<int, int> given;
+  std::map<int, int> batches_of;
+  bool good = true;
+  for (const BatchPlan& plan : plans) {
+    good &= CHECK(!plan.empty());
+    good &= CHECK(size_of(plan) <= n_batch);
+    std::set<int> lanes;
+    for (const Slice& slice : plan) {
+      good &= CHECK(slice.n_tokens >= 1);
+      good &= CHECK(lanes.insert(slice.lane).second);
+      given[slice.lane] += slice.n_tokens;
+      ++batches_of[slice.lane];
+    }
+  }
+  bool decoding = false;
+  int n_prompt = 0;
+  int n_wanted = 0;
+  std::vector<int> decoders;
+  for (const LaneWork& lane : work) {
+    const bool decodes = lane.remaining == 1;
+    good &= CHECK(given[lane.lane] <= lane.most);
+    if (lane.alone) {
+      good &= CHECK_EQ(given[lane.lane], std::min(lane.most, n_batch));
+      good &= CHECK_EQ(batches_of[lane.lane], 1);
+    } else if (decodes) {
+      good &= CHECK_EQ(given[lane.lane], 1);
+      good &= CHECK_EQ(batches_of[lane.lane], 1);
+      decoders.push_back(lane.lane);
+      decoding = true;
+    } else {
+      n_prompt += given[lane.lane];
+      n_wanted += lane.most;
+    }
+  }
+  const int limit = decoding ? budget : n_batch;
+  good &= CHECK(n_prompt <= limit);
+  // Room is not left unused by more than the even shares leave over.
+  if (n_wanted > 0) good &= CHECK(n_prompt >= 1);
+  std::vector<int> order;
+  for (const BatchPlan& plan : plans) {
+    for (const Slice& slice : plan) {
+      const auto lane = std::find_if(work.begin(), work.end(), [&](auto& w) { return w.lane == slice.lane; });
+      if (!good) break;
+      if (lane->alone) good &= CHECK_EQ(plan.size(), 1u);
+      if (!lane->alone && lane->remaining == 1) order.push_back(slice.lane);
+    }
+  }
+  // Decoding lanes come first, in order.
+  good &= CHECK_EQ(order, decoders);
+  std::size_t seen = 0;
+  for (const BatchPlan& plan : plans) {
+    for (const Slice& slice : plan) {
+      if (seen < decoders.size()) good &= CHECK_EQ(slice.lane, decoders[seen]);
+      ++seen;
+    }
+  }
+  return good;
+}
+
+}  // namespace
+
+TEST(policy_small_cases_exhaustively) {
+  // Up to 4 lanes; each absent, decoding, in prefill (all of it, or a part), or alone.
+  struct Kind {
+    int remaining, most;
+    bool alone;
+  };
+  const std::vector<Kind> kinds = {{0, 0, false}, {1, 1, false}, {2, 2, false}, {3, 1, false}, {9, 9, false},
+                                   {9, 4, false}, {1, 1, true},  {7, 7, true},  {7, 2, true}};
+  const std::size_t n = kinds.size();
+  for (int n_batch = 1; n_batch <= 8; ++n_batch) {
+    for (std::size_t code = 0; code < n * n * n * n; ++code) {
+      std::vector<LaneWork> work;
+      std::size_t rest = code;
+      for (int lane = 0; lane < 4; ++lane, rest /= n) {
+        const Kind& kind = kinds[rest % n];
+        if (kind.remaining > 0) work.push_back({lane, kind.remaining, kind.most, kind.alone});
+      }
+      BatchPolicy policy(options(n_batch));
+      const int budget = policy.prompt_budget();
+      if (!holds(work, policy.plan(work), n_batch, budget)) return;
+      // Again: the place to go on from has moved.
+      if (!holds(work, policy.plan(work), n_batch, budget)) return;
+    }
+  }
+}
+
+TEST(policy_random_cases) {
+  std::mt19937_64 random(check::seed());
+  const auto up_to = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  for (int round = 0; round < 200; ++round) {
+    const int n_batch = 1 + up_to(64);
+    PolicyOptions with = options(n_batch);
+    with.min_chunk = 1 + up_to(20);
+    BatchPolicy policy(with);
+    for (int step = 0; step < 50; ++step) {
+      std::vector<LaneWork> work;
+      for (int lane = 0; lane < 40; ++lane) {
+        if (up_to(3) == 0) continue;
+        const int remaining = up_to(2) == 0 ? 1 : 1 + up_to(200);
+        work.push_back({lane, remaining, 1 + up_to(remaining), up_to(10) == 0});
+      }
+      const int budget = policy.prompt_budget();
+      CHECK(budget >= 1 && budget <= n_batch);
+      if (!holds(work, policy.plan(work), n_batch, budget)) return;
+      policy.observe(up_to(5), up_to(3) * 10, up_to(1000) * 1e-4);
+    }
+  }
+}
+
+TEST(policy_round_robin_serves_everybody) {
+  // Any number of lanes in prefill beside one that decodes, any budget: nobody waits longer than one turn.
+  for (int n_lanes = 1; n_lanes <= 20; ++n_lanes) {
+    for (int chunk = 1; chunk <= 20; ++chunk) {
+      PolicyOptions with = options(64);
+      with.min_chunk = chunk;
+      BatchPolicy policy(with);
+      std::vector<LaneWork> work = {{0, 1, 1, false}};
+      for (int lane = 1; lane <= n_lanes; ++lane) work.push_back({lane, 1000, 1000, false});
+      const int bound = (n_lanes + chunk - 1) / chunk;
+      std::vector<int> waited(static_cast<std::size_t>(n_lanes) + 1, 0);
+      for (int step = 0; step < 100; ++step) {
+        for (int& w : waited) ++w;
+        for (const BatchPlan& plan : policy.plan(work)) {
+          for (const Slice& slice : plan) waited[static_cast<std::size_t>(slice.lane)] = 0;
+        }
+        for (const int w : waited) {
+          if (!CHECK(w < bound)) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(policy_shares_evenly) {
+  BatchPolicy policy(options(30));
+  const std::vector<LaneWork> work = {{0, 100, 100, false}, {1, 100, 100, false}, {2, 4, 4, false}, {3, 100, 100, false}};
+  std::map<int, int> given;
+  for (int step = 0; step < 20; ++step) {
+    for (const BatchPlan& plan : policy.plan(work)) {
+      for (const Slice& slice : plan) given[slice.lane] += slice.n_tokens;
+    }
+  }
+  CHECK(given[2] == 20 * 4);
+  const auto [least, most] = std::minmax({given[0], given[1], given[3]});
+  CHECK(most - least <= most / 4);
+}
+
+TEST(policy_takes_a_full_batch_when_nobody_decodes) {
+  BatchPolicy policy(options(64));
+  std::vector<LaneWork> work = {{0, 1000, 1000, false}};
+  CHECK_EQ(policy.plan(work)[0], (BatchPlan{{0, 64}}));
+  work = {{0, 1000, 1000, false}, {1, 1000, 10, false}};
+  const auto plans = policy.plan(work);
+  REQUIRE(plans.size() == 1);
+  CHECK(size_of(plans[0]) <= 64);
+}
+
+TEST(policy_splits_decoding_lanes_over_batches) {
+  BatchPolicy policy(options(16));
+  std::vector<LaneWork> work;
+  for (int lane = 0; lane < 64; ++lane) work.push_back({lane, 1, 1, false});
+  const auto plans = policy.plan(work);
+  CHECK_EQ(plans.size(), 4u);
+  int next = 0;
+  for (const BatchPlan& plan : plans) {
+    for (const Slice& slice : plan) CHECK_EQ(slice.lane, next++);
+  }
+  CHECK_EQ(next, 64);
+}
+
+TEST(policy_budget_follows_the_measured_speed) {
+  PolicyOptions with = options(512);
+  with.max_step_seconds = 0.05;
+  with.max_step_ratio = 1000;
+  with.min_chunk = 16;
+  BatchPolicy policy(with);
+  CHECK_EQ(policy.prompt_budget(), 16);
+  for (int i = 0; i < 200; ++i) {
+    policy.observe(4, 0, 0.010);           // a step that decodes takes 10 ms
+    policy.observe(4, 100, 0.010 + 0.02);  // a prompt token 0.2 ms more
+  }
+  CHECK(policy.prompt_budget() >= 190 && policy.prompt_budget() <= 200);
+  // Slower: fewer. Hopelessly slow: the least, never none.
+  for (int i = 0; i < 200; ++i) policy.observe(4, 100, 0.010 + 0.2);
+  CHECK(policy.prompt_budget() >= 18 && policy.prompt_budget() <= 20);
+  for (int i = 0; i < 200; ++i) policy.observe(4, 100, 10);
+  CHECK_EQ(policy.prompt_budget(), 16);
+  for (int i = 0; i < 400; ++i) policy.observe(4, 100, 0.010);
+  CHECK(policy.prompt_budget() > 100);
+}
+
+TEST(policy_keeps_an_even_pace) {
+  PolicyOptions with = options(512);
+  with.max_step_seconds = 1;
+  with.max_step_ratio = 3;
+  BatchPolicy policy(with);
+  for (int i = 0; i < 200; ++i) {
+    policy.observe(4, 0, 0.001);
+    policy.observe(4, 10, 0.002);
+  }
+  // 2 ms on top of a step of 1 ms, at 0.1 ms a token.
+  CHECK(policy.prompt_budget() >= 19 && policy.prompt_budget() <= 21);
+}
+
+TEST(policy_survives_odd_times) {
+  for (const double seconds : {0.0, 1e-12, 1e12}) {
+    BatchPolicy policy(options(64));
+    for (int i = 0; i < 10; ++i) {
+      policy.observe(0, 0, seconds);
+      policy.observe(1, 0, seconds);
+      policy.observe(0, 5, seconds);
+      policy.observe(3, 5, seconds);
+      CHECK(policy.prompt_budget() >= 1 && policy.prompt_budget() <= 64);
+    }
+  }
+}
