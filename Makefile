@@ -129,7 +129,8 @@ tag_of_wheel := from importlib.metadata import distribution as d; \
 $(done)/programs: $(done)/install $(wildcard tests/cpp/*)
 	@tree="build/$$($(py) -c '$(tag_of_wheel)')" && set -x && \
 	$(VENV)/bin/cmake -DPRONK_BUILD_TESTS=ON "$$tree" && \
-	$(VENV)/bin/cmake --build "$$tree" --target pronk_tests reference_greedy
+	$(VENV)/bin/cmake --build "$$tree" --target pronk_tests \
+	  pronk_simulation pronk_stress reference_greedy
 	@touch $@
 
 clean:

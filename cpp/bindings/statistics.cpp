@@ -48,6 +48,8 @@ void bind_statistics(nb::module_& m) {
               "Prefixes known, but not reusable in this kind of memory.")
       .def_ro("reuse_refused_reason", &S::reuse_refused_reason, "The latest reason for that.")
       .def_ro("steps", &S::steps, "Rounds of the decode loop.")
+      .def_ro("n_threads", &S::n_threads,
+              "Compute threads in use: fewer than there are where that is faster.")
       .def_ro("step_seconds_p50", &S::step_seconds_p50, "Median over the last 512 steps.")
       .def_ro("step_seconds_p99", &S::step_seconds_p99, "99th percentile over the last 512 steps.")
       .def_ro("step_seconds_max", &S::step_seconds_max, "Longest of the last 512 steps.")
@@ -84,6 +86,7 @@ void bind_statistics(nb::module_& m) {
                "reuse_refused",
                "reuse_refused_reason",
                "steps",
+               "n_threads",
                "step_seconds_p50",
                "step_seconds_p99",
                "step_seconds_max",

@@ -1,5 +1,5 @@
-// What the decode loop needs of a model runtime: one context with a number of sequences. Implemented by llama.cpp and
-// by a script (pronk.testing). Used by one thread at a time.
+// What the decode loop needs of a model runtime: one context with a number of sequences.
+// Implemented by llama.cpp and by a script (pronk.testing). Used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -34,14 +34,16 @@ class Backend {
 
   virtual std::int32_t n_seq() const noexcept = 0;
   virtual std::int32_t n_ctx_seq() const noexcept = 0;  ///< tokens that one sequence may hold
-  virtual std::int32_t n_ctx_total() const noexcept = 0;  ///< tokens that all sequences together may hold
+  virtual std::int32_t n_ctx_total()
+      const noexcept = 0;  ///< tokens that all sequences together may hold
   virtual std::int32_t n_batch() const noexcept = 0;
   virtual std::int32_t n_vocab() const noexcept = 0;
 
-  /// At most n_batch() items. Throws nothing of llama.cpp's; the scripted backend may throw to play a fault.
+  /// At most n_batch() items. Throws nothing of llama.cpp's; the scripted backend may throw to play
+  /// a fault.
   virtual DecodeStatus decode(std::span<const BatchItem> batch) = 0;
-  /// The row of the batch item `index` of the last decode, n_vocab() floats, valid until the next one. Items without
-  /// `output` have none: an empty span.
+  /// The row of the batch item `index` of the last decode, n_vocab() floats, valid until the next
+  /// one. Items without `output` have none: an empty span.
   virtual std::span<const float> logits(std::int32_t index) = 0;
 
   // Memory of sequences. Positions are half open [p0, p1); -1 means from the start, to the end.
@@ -50,8 +52,12 @@ class Backend {
   virtual std::int32_t seq_pos_min(std::int32_t seq) const = 0;  ///< -1 when empty
   virtual std::int32_t seq_pos_max(std::int32_t seq) const = 0;  ///< -1 when empty
 
+  /// Computes with so many threads from the next decode() on: 1 to as many as the context was made
+  /// with. Ignored where there is nothing to choose.
+  virtual void set_threads(std::int32_t n_threads) { (void)n_threads; }
+
   /// Makes a running decode() return kAborted soon, where the device allows it. From any thread.
   virtual void abort(bool on) noexcept = 0;
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

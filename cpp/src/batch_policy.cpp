@@ -5,7 +5,8 @@
 namespace pronk::inline v0 {
 namespace {
 
-// Weight of the newest observation: follows a growing context within tens of steps, shrugs off a single hiccup.
+// Weight of the newest observation: follows a growing context within tens of steps, shrugs off a
+// single hiccup.
 constexpr double kSmoothing = 0.1;
 
 void smooth(double& value, double sample) {
@@ -63,14 +64,15 @@ std::span<const BatchPlan> BatchPolicy::plan(std::span<const LaneWork> work) {
 
   if (!prefill_.empty()) {
     // In turn: those at or after the mark first.
-    const auto mark = std::find_if(prefill_.begin(), prefill_.end(),
-                                   [this](const LaneWork& lane) { return lane.lane >= next_lane_; });
+    const auto mark = std::find_if(prefill_.begin(), prefill_.end(), [this](const LaneWork& lane) {
+      return lane.lane >= next_lane_;
+    });
     std::rotate(prefill_.begin(), mark == prefill_.end() ? prefill_.begin() : mark, prefill_.end());
     std::int32_t budget = decoding ? prompt_budget() : options_.n_batch;
     auto lanes_left = static_cast<std::int32_t>(prefill_.size());
     for (const LaneWork& lane : prefill_) {
-      // Rounded up, so that a budget smaller than the number of lanes still serves somebody, and the next ones in the
-      // next step.
+      // Rounded up, so that a budget smaller than the number of lanes still serves somebody, and
+      // the next ones in the next step.
       const std::int32_t share = (budget + lanes_left - 1) / lanes_left;
       --lanes_left;
       std::int32_t n = std::min(share, lane.most);
@@ -95,4 +97,4 @@ std::span<const BatchPlan> BatchPolicy::plan(std::span<const LaneWork> work) {
   return {batches_.data(), n_batches_};
 }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -7,8 +7,8 @@
 
 namespace pronk::inline v0 {
 
-/// What one lane has to evaluate. A lane with a single token left is decoding (or ends its prompt, which costs the
-/// same); one with more is in prefill.
+/// What one lane has to evaluate. A lane with a single token left is decoding (or ends its prompt,
+/// which costs the same); one with more is in prefill.
 struct LaneWork {
   std::int32_t lane = 0;       ///< ascending along the work list
   std::int32_t remaining = 0;  ///< tokens, >= 1
@@ -25,21 +25,21 @@ struct Slice {
 using BatchPlan = std::vector<Slice>;
 
 struct PolicyOptions {
-  std::int32_t n_batch = 512;     ///< most tokens of one batch
-  double max_step_seconds = 0.05; ///< a step with running streams should not take longer
-  double max_step_ratio = 3;      ///< nor longer than so many times a step that only decodes
-  std::int32_t min_chunk = 16;    ///< prompt tokens that a step takes in any case
+  std::int32_t n_batch = 512;      ///< most tokens of one batch
+  double max_step_seconds = 0.05;  ///< a step with running streams should not take longer
+  double max_step_ratio = 3;       ///< nor longer than so many times a step that only decodes
+  std::int32_t min_chunk = 16;     ///< prompt tokens that a step takes in any case
 };
 
-/// Decoding lanes first, one token each, in order; then prompt chunks, shared evenly and in turn among the lanes in
-/// prefill, up to a budget. While nobody decodes the budget is a full batch; otherwise it is what the measured speed
-/// says fits into the step's time.
+/// Decoding lanes first, one token each, in order; then prompt chunks, shared evenly and in turn
+/// among the lanes in prefill, up to a budget. While nobody decodes the budget is a full batch;
+/// otherwise it is what the measured speed says fits into the step's time.
 class BatchPolicy {
  public:
   explicit BatchPolicy(const PolicyOptions& options);
 
-  /// The batches of the next step, in the order in which to run them. Every lane that decodes is in exactly one; the
-  /// result is valid until the next call.
+  /// The batches of the next step, in the order in which to run them. Every lane that decodes is in
+  /// exactly one; the result is valid until the next call.
   std::span<const BatchPlan> plan(std::span<const LaneWork> work);
 
   /// Tells how long a batch took.
@@ -56,9 +56,9 @@ class BatchPolicy {
   std::vector<LaneWork> prefill_;
   std::size_t n_batches_ = 0;
   std::int32_t open_tokens_ = 0;
-  std::int32_t next_lane_ = 0;        // prefill is served from this lane on
-  double decode_seconds_ = 0;         // smoothed time of a batch that only decodes; 0 when never seen
-  double prompt_token_seconds_ = 0;   // smoothed cost of one more prompt token; 0 when never seen
+  std::int32_t next_lane_ = 0;  // prefill is served from this lane on
+  double decode_seconds_ = 0;   // smoothed time of a batch that only decodes; 0 when never seen
+  double prompt_token_seconds_ = 0;  // smoothed cost of one more prompt token; 0 when never seen
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -22,7 +22,8 @@ class SteadyClock final : public Clock {
     // Some platforms turn a deadline into a wait relative to now or into another clock's time,
     // which overflows for one that means "never".
     const auto far = now() + std::chrono::hours(24);
-    condition.wait_until(lock, std::min({deadline, far, std::chrono::time_point_cast<Duration>(latest)}));
+    condition.wait_until(lock,
+                         std::min({deadline, far, std::chrono::time_point_cast<Duration>(latest)}));
   }
 };
 
@@ -56,7 +57,8 @@ class ManualClock::Impl final : public Clock {
       self = waiters_.insert(waiters_.end(), Waiter{&condition, lock.mutex(), 0});
     }
     changed_.notify_all();
-    condition.wait_until(lock, std::min(latest, std::chrono::steady_clock::now() + std::chrono::hours(24)));
+    condition.wait_until(
+        lock, std::min(latest, std::chrono::steady_clock::now() + std::chrono::hours(24)));
     lock.unlock();
     {
       std::unique_lock own(mutex_);

@@ -18,10 +18,11 @@ class Clock {
  public:
   virtual ~Clock() = default;
   virtual TimePoint now() const = 0;
-  /// Waits on `condition` until notified, until now() reaches `deadline`, or until the real time `latest`, for callers
-  /// that have to look up from their wait whatever this clock does. Spurious returns happen.
-  virtual void wait_until(std::condition_variable& condition, std::unique_lock<std::mutex>& lock, TimePoint deadline,
-                          RealTime latest = RealTime::max()) = 0;
+  /// Waits on `condition` until notified, until now() reaches `deadline`, or until the real time
+  /// `latest`, for callers that have to look up from their wait whatever this clock does. Spurious
+  /// returns happen.
+  virtual void wait_until(std::condition_variable& condition, std::unique_lock<std::mutex>& lock,
+                          TimePoint deadline, RealTime latest = RealTime::max()) = 0;
 
   static std::shared_ptr<Clock> steady();
 };
@@ -39,4 +40,4 @@ inline TimePoint deadline_after(TimePoint now, Duration timeout) {
   return timeout > TimePoint::max() - now ? TimePoint::max() : now + timeout;
 }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -32,4 +32,4 @@ class DeadBackend final : public Backend {
   const std::int32_t n_seq_, n_ctx_seq_, n_ctx_total_, n_batch_, n_vocab_;
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

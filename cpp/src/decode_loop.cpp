@@ -27,7 +27,9 @@ void name_this_thread() {
 
 DecodeLoop::DecodeLoop(const LoopOptions& options, std::shared_ptr<InferenceEngine> engine,
                        std::shared_ptr<Clock> clock)
-    : options_(options), engine_(std::move(engine)), clock_(std::move(clock)),
+    : options_(options),
+      engine_(std::move(engine)),
+      clock_(std::move(clock)),
       workers_(static_cast<std::size_t>(options.n_sampling_threads)) {
   std::vector<Backend*> contexts;
   for (std::int32_t i = 0; i < options_.n_contexts; ++i) {
@@ -38,6 +40,7 @@ DecodeLoop::DecodeLoop(const LoopOptions& options, std::shared_ptr<InferenceEngi
   const ModelInfo& model = engine_->info();
   SequencePoolOptions pool{model.memory_kind, model.n_swa};
   if (options_.exact_reuse) pool.exact_chunk = options_.policy.n_batch;
+  if (options_.adapt_threads) governor_.emplace(options_.n_threads);
   sequences_ = std::make_unique<SequencePool>(std::move(contexts), pool);
 }
 
@@ -67,8 +70,9 @@ void DecodeLoop::interrupt() {
   if (process_.forked()) return;
   {
     std::lock_guard lock(decode_mutex_);
-    if (decoding_ != nullptr && std::all_of(in_decode_.begin(), in_decode_.end(),
-                                            [](const GenerationState* g) { return g->cancel_requested(); })) {
+    if (decoding_ != nullptr &&
+        std::all_of(in_decode_.begin(), in_decode_.end(),
+                    [](const GenerationState* g) { return g->cancel_requested(); })) {
       decoding_->abort(true);
     }
   }
@@ -150,15 +154,16 @@ bool DecodeLoop::stop(Duration timeout) {
     if (thread.joinable()) thread.join();
     return !given_up;
   }
-  // The thread is stuck in a native call. It keeps this object alive; who waits for its generations must not hang.
+  // The thread is stuck in a native call. It keeps this object alive; who waits for its generations
+  // must not hang.
   if (thread.joinable()) thread.detach();
   ended_ = given_up_ = true;
   thread_ended_.notify_all();
   const auto stuck = std::exchange(live_, {});
   lock.unlock();
-  const auto error = std::make_exception_ptr(
-      BackendError("close: got a decode step that does not end, expected it to end within the timeout, "
-                   "the generation was given up"));
+  const auto error = std::make_exception_ptr(BackendError(
+      "close: got a decode step that does not end, expected it to end within the timeout, "
+      "the generation was given up"));
   for (const auto& generation : stuck) {
     if (const auto mailbox = generation->fail(error)) mailbox->ring();
   }
@@ -176,6 +181,8 @@ void DecodeLoop::fill(Statistics& out) const {
   const auto [p50, p99, longest] = times.quantiles(std::array<double, 3>{0.5, 0.99, 1.0});
   out.n_lanes = options_.n_lanes;
   out.n_ctx = options_.n_ctx;
+  out.kv = options_.kv;
+  out.kv_reason = options_.kv_reason;
   out.running = c.running;
   out.cached_sequences = c.cached_sequences;
   out.kv_tokens = c.kv_tokens;
@@ -194,6 +201,7 @@ void DecodeLoop::fill(Statistics& out) const {
   out.step_seconds_p50 = p50;
   out.step_seconds_p99 = p99;
   out.step_seconds_max = longest;
+  out.n_threads = c.n_threads;
   out.healthy = c.healthy;
   if (busy_.load(std::memory_order_relaxed)) {
     const TimePoint since{Duration{progress_ns_.load(std::memory_order_relaxed)}};
@@ -201,4 +209,4 @@ void DecodeLoop::fill(Statistics& out) const {
   }
 }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

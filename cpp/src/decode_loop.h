@@ -1,4 +1,5 @@
-// The one thread that owns the contexts of a pool: it builds batches, decodes, samples and hands out text.
+// The one thread that owns the contexts of a pool: it builds batches, decodes, samples and hands
+// out text.
 #pragma once
 
 #include <atomic>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -24,6 +26,7 @@
 #include "run.h"
 #include "sequence_pool.h"
 #include "step_times.h"
+#include "thread_governor.h"
 #include "workers.h"
 
 namespace pronk::inline v0 {
@@ -34,16 +37,21 @@ struct LoopOptions {
   PolicyOptions policy;
   /// Makes context number `index`, at the start and again after a fault.
   std::function<std::unique_ptr<Backend>(std::int32_t index)> make_context;
-  bool exact_reuse = false;     ///< see SequencePoolOptions::exact_chunk
-  bool share_prefixes = false;  ///< lanes of a context wait for a common prefix that one of them is evaluating
+  bool exact_reuse = false;  ///< see SequencePoolOptions::exact_chunk
+  bool share_prefixes =
+      false;  ///< lanes of a context wait for a common prefix that one of them is evaluating
   std::int32_t n_contexts = 1;
+  std::string kv, kv_reason;  ///< for the statistics
   std::int32_t n_sampling_threads = 1;
+  std::int32_t n_threads = 1;  ///< compute threads of a context
+  bool adapt_threads = false;  ///< use fewer of them where that is faster
 };
 
 class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
  public:
   /// Creates the contexts; throws what make_context throws.
-  DecodeLoop(const LoopOptions& options, std::shared_ptr<InferenceEngine> engine, std::shared_ptr<Clock> clock);
+  DecodeLoop(const LoopOptions& options, std::shared_ptr<InferenceEngine> engine,
+             std::shared_ptr<Clock> clock);
   ~DecodeLoop();
 
   /// Starts the thread. Without it, step() is to be called by hand.
@@ -54,15 +62,16 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
   bool submit(std::shared_ptr<GenerationState> generation);
   /// A generation wants to be cancelled: stops the running decode if nobody else is in it.
   void interrupt();
-  /// Cancels everything and ends the thread, waiting for it in real time. False when it did not end within `timeout`:
-  /// it is then left to itself and its generations fail.
+  /// Cancels everything and ends the thread, waiting for it in real time. False when it did not end
+  /// within `timeout`: it is then left to itself and its generations fail.
   bool stop(Duration timeout);
   void fill(Statistics& statistics) const;
   std::int32_t n_ctx() const noexcept { return options_.n_ctx; }
   std::int32_t n_lanes() const noexcept { return options_.n_lanes; }
 
   // --- the decode thread, or a test in its place
-  /// One round: takes in new work, drops cancelled work, decodes, samples. False when there was nothing to do.
+  /// One round: takes in new work, drops cancelled work, decodes, samples. False when there was
+  /// nothing to do.
   bool step();
   const SequencePool& sequences() const noexcept { return *sequences_; }
 
@@ -77,6 +86,7 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
     std::uint64_t kv_tokens = 0;
     ReuseCounters reuse;
     bool healthy = true;
+    std::int32_t n_threads = 0;
   };
   struct Batch {
     std::int32_t context = 0;
@@ -130,9 +140,11 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
   std::unique_ptr<SequencePool> sequences_;
   std::vector<BatchPolicy> policies_;  // one per context
   std::vector<std::unique_ptr<Run>> runs_;
-  std::vector<std::shared_ptr<GenerationState>> waiting_;  // for a prefix that another run is evaluating
-  std::vector<Run*> by_sequence_;      // runs of the context at hand, by sequence id
+  std::vector<std::shared_ptr<GenerationState>>
+      waiting_;                    // for a prefix that another run is evaluating
+  std::vector<Run*> by_sequence_;  // runs of the context at hand, by sequence id
   std::vector<LaneWork> work_;
+  std::optional<ThreadGovernor> governor_;
   Batch batch_;
   std::vector<Pick> picks_;
   Workers workers_;
@@ -144,24 +156,25 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
   std::mutex inbox_mutex_;
   std::condition_variable inbox_changed_;
   std::vector<std::shared_ptr<GenerationState>> inbox_;  // guarded by inbox_mutex_
-  std::unordered_set<std::shared_ptr<GenerationState>> live_;  // guarded by inbox_mutex_; submitted, not ended
-  bool stop_ = false;                                    // guarded by inbox_mutex_
-  bool poked_ = false;                                   // guarded by inbox_mutex_; interrupt() was called
-  bool ended_ = false;      // guarded by inbox_mutex_; the thread has left run(), or was given up
-  bool given_up_ = false;   // guarded by inbox_mutex_; stop() ran out of time
+  std::unordered_set<std::shared_ptr<GenerationState>>
+      live_;               // guarded by inbox_mutex_; submitted, not ended
+  bool stop_ = false;      // guarded by inbox_mutex_
+  bool poked_ = false;     // guarded by inbox_mutex_; interrupt() was called
+  bool ended_ = false;     // guarded by inbox_mutex_; the thread has left run(), or was given up
+  bool given_up_ = false;  // guarded by inbox_mutex_; stop() ran out of time
   std::condition_variable thread_ended_;
-  std::thread thread_;                                   // guarded by inbox_mutex_
+  std::thread thread_;  // guarded by inbox_mutex_
 
   std::mutex decode_mutex_;
-  Backend* decoding_ = nullptr;                  // guarded by decode_mutex_; the context in decode()
-  std::vector<GenerationState*> in_decode_;      // guarded by decode_mutex_; whose tokens are in it
-  bool abort_all_ = false;                       // guarded by decode_mutex_; stop() wants out
+  Backend* decoding_ = nullptr;              // guarded by decode_mutex_; the context in decode()
+  std::vector<GenerationState*> in_decode_;  // guarded by decode_mutex_; whose tokens are in it
+  bool abort_all_ = false;                   // guarded by decode_mutex_; stop() wants out
 
   mutable std::mutex published_mutex_;
-  Counters published_;                           // guarded by published_mutex_
-  StepTimes step_times_;                         // guarded by published_mutex_
-  std::atomic<std::int64_t> progress_ns_{0};     // time of the last finished step
-  std::atomic<bool> busy_{false};                // a step is running or due
+  Counters published_;                        // guarded by published_mutex_
+  StepTimes step_times_;                      // guarded by published_mutex_
+  std::atomic<std::int64_t> progress_ns_{0};  // time of the last finished step
+  std::atomic<bool> busy_{false};             // a step is running or due
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

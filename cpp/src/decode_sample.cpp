@@ -1,4 +1,5 @@
-// The end of a step: choosing tokens, handing them out, ending generations, publishing the counters.
+// The end of a step: choosing tokens, handing them out, ending generations, publishing the
+// counters.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +9,8 @@
 namespace pronk::inline v0 {
 namespace {
 
-// Logits in a batch from which on its rows are sampled by several threads. Below, waking them costs more than it saves.
+// Logits in a batch from which on its rows are sampled by several threads. Below, waking them costs
+// more than it saves.
 constexpr std::size_t kParallelLogits = std::size_t{1} << 20;
 
 }  // namespace
@@ -23,7 +25,8 @@ void DecodeLoop::sample_batch() {
     try {
       // The context's own business: on this thread.
       pick.row = contexts_[batch_.context]->logits(batch_.outputs[i]);
-      if (pick.row.empty()) throw BackendError("decode: got no logits, expected a row of them, retry the generation");
+      if (pick.row.empty())
+        throw BackendError("decode: got no logits, expected a row of them, retry the generation");
     } catch (...) {
       pick.error = std::current_exception();
     }
@@ -72,7 +75,8 @@ void DecodeLoop::take(Pick& pick) {
   engine_->impl().append_piece(pick.token, false, piece_);
   const bool stopped = run.text.push(piece_);
   const bool logprobs = run.generation->params.logprobs >= 0;
-  ring_later(run.generation->append(pick.token, run.text.take(), logprobs ? &pick.logprob : nullptr));
+  ring_later(
+      run.generation->append(pick.token, run.text.take(), logprobs ? &pick.logprob : nullptr));
   if (stopped) {
     end_run(run, FinishReason::kStop, nullptr);
   } else if (run.full()) {
@@ -82,18 +86,22 @@ void DecodeLoop::take(Pick& pick) {
 
 // The lane is settled before the generation counts as ended: its end frees the permit.
 void DecodeLoop::end_run(Run& run, FinishReason reason, std::exception_ptr error) {
-  const auto it = std::find_if(runs_.begin(), runs_.end(), [&](const auto& r) { return r.get() == &run; });
+  const auto it =
+      std::find_if(runs_.begin(), runs_.end(), [&](const auto& r) { return r.get() == &run; });
   const std::unique_ptr<Run> ended = std::move(*it);
   *it = std::move(runs_.back());
   runs_.pop_back();
-  if (static_cast<std::size_t>(run.sequence->id) < by_sequence_.size() && by_sequence_[run.sequence->id] == &run) {
+  if (static_cast<std::size_t>(run.sequence->id) < by_sequence_.size() &&
+      by_sequence_[run.sequence->id] == &run) {
     by_sequence_[run.sequence->id] = nullptr;
   }
   GenerationState& generation = *run.generation;
   sequences_->give_back(*run.sequence, generation.params.cache);
   if (!run.text.stopped()) run.text.finish();
   generation.append_text(run.text.take());
-  ++(error ? counters_.failed : reason == FinishReason::kCancelled ? counters_.cancelled : counters_.completed);
+  ++(error                                ? counters_.failed
+     : reason == FinishReason::kCancelled ? counters_.cancelled
+                                          : counters_.completed);
   {
     std::lock_guard lock(inbox_mutex_);
     live_.erase(run.generation);
@@ -101,14 +109,16 @@ void DecodeLoop::end_run(Run& run, FinishReason reason, std::exception_ptr error
   ring_later(error ? generation.fail(std::move(error)) : generation.finish(reason));
 }
 
-void DecodeLoop::end_unstarted(const std::shared_ptr<GenerationState>& generation, std::exception_ptr error) {
+void DecodeLoop::end_unstarted(const std::shared_ptr<GenerationState>& generation,
+                               std::exception_ptr error) {
   ++counters_.generations;
   ++(error ? counters_.failed : counters_.cancelled);
   {
     std::lock_guard lock(inbox_mutex_);
     live_.erase(generation);
   }
-  ring_later(error ? generation->fail(std::move(error)) : generation->finish(FinishReason::kCancelled));
+  ring_later(error ? generation->fail(std::move(error))
+                   : generation->finish(FinishReason::kCancelled));
 }
 
 void DecodeLoop::ring_later(std::shared_ptr<Mailbox> mailbox) {
@@ -132,6 +142,7 @@ void DecodeLoop::publish(double step_seconds) {
     if (!sequence->busy && !sequence->tokens.empty()) ++counters_.cached_sequences;
   }
   counters_.reuse = sequences_->counters();
+  counters_.n_threads = governor_ ? governor_->n_threads() : options_.n_threads;
   counters_.healthy = failed_decodes_ < kUnhealthyAfter;
   if (step_seconds >= 0) ++counters_.steps;
   std::lock_guard lock(published_mutex_);
@@ -139,4 +150,4 @@ void DecodeLoop::publish(double step_seconds) {
   if (step_seconds >= 0) step_times_.add(step_seconds);
 }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -10,7 +10,8 @@
 namespace pronk::inline v0 {
 namespace {
 
-// A decode that fails may succeed with the lane alone: the fault may be another lane's, or pass. Twice is for good.
+// A decode that fails may succeed with the lane alone: the fault may be another lane's, or pass.
+// Twice is for good.
 constexpr std::int32_t kMaxFailures = 2;
 // Common tokens, beyond those already known, for which a prompt waits.
 constexpr std::size_t kWorthWaiting = 16;
@@ -19,18 +20,25 @@ constexpr const char* kUnknownException = "an exception of an unknown type";
 
 const char* describe(DecodeStatus status) {
   switch (status) {
-    case DecodeStatus::kOk: return "success";
-    case DecodeStatus::kNoSlot: return "no room in the KV cache";
-    case DecodeStatus::kAborted: return "an aborted decode";
-    case DecodeStatus::kInvalidBatch: return "a refused batch";
-    case DecodeStatus::kNoMemory: return "a failed allocation";
-    case DecodeStatus::kFailed: return "a failed computation";
+    case DecodeStatus::kOk:
+      return "success";
+    case DecodeStatus::kNoSlot:
+      return "no room in the KV cache";
+    case DecodeStatus::kAborted:
+      return "an aborted decode";
+    case DecodeStatus::kInvalidBatch:
+      return "a refused batch";
+    case DecodeStatus::kNoMemory:
+      return "a failed allocation";
+    case DecodeStatus::kFailed:
+      return "a failed computation";
   }
   return "an unknown status";
 }
 
 std::exception_ptr backend_error(const std::string& got) {
-  return std::make_exception_ptr(BackendError("decode: got " + got + ", expected logits, retry the generation"));
+  return std::make_exception_ptr(
+      BackendError("decode: got " + got + ", expected logits, retry the generation"));
 }
 
 }  // namespace
@@ -88,9 +96,9 @@ void DecodeLoop::admit() {
   }
 }
 
-// A prompt that begins like one which is just being evaluated waits for the common part, so that a system prompt shared
-// by agents that arrive together is evaluated once. It waits for tokens that are due in any case; one that has waited
-// stays for the last few.
+// A prompt that begins like one which is just being evaluated waits for the common part, so that a
+// system prompt shared by agents that arrive together is evaluated once. It waits for tokens that
+// are due in any case; one that has waited stays for the last few.
 bool DecodeLoop::must_wait(const GenerationState& generation, bool waited) {
   if (!options_.share_prefixes || !generation.params.cache) return false;
   const std::span<const Token> prompt(generation.prompt);
@@ -98,7 +106,8 @@ bool DecodeLoop::must_wait(const GenerationState& generation, bool waited) {
   Run* ahead = nullptr;
   std::size_t best = known + (waited ? 1 : kWorthWaiting);
   for (const auto& run : runs_) {
-    if (run->prefilled || !run->generation->params.cache || run->sequence->scope != generation.params.cache_scope) {
+    if (run->prefilled || !run->generation->params.cache ||
+        run->sequence->scope != generation.params.cache_scope) {
       continue;
     }
     const std::size_t n = common_prefix(run->tokens, prompt.first(prompt.size() - 1));
@@ -131,7 +140,8 @@ void DecodeLoop::admit_one(const std::shared_ptr<GenerationState>& generation) {
 
 void DecodeLoop::end_cancelled() {
   for (std::size_t i = runs_.size(); i-- > 0;) {
-    if (runs_[i]->generation->cancel_requested()) end_run(*runs_[i], FinishReason::kCancelled, nullptr);
+    if (runs_[i]->generation->cancel_requested())
+      end_run(*runs_[i], FinishReason::kCancelled, nullptr);
   }
 }
 
@@ -156,7 +166,8 @@ void DecodeLoop::mend_contexts() {
 void DecodeLoop::context_lost(std::int32_t context, const std::string& what) {
   failed_decodes_ = kUnhealthyAfter;
   for (std::size_t i = runs_.size(); i-- > 0;) {
-    if (runs_[i]->sequence->context == context) end_run(*runs_[i], FinishReason::kCancelled, backend_error(what));
+    if (runs_[i]->sequence->context == context)
+      end_run(*runs_[i], FinishReason::kCancelled, backend_error(what));
   }
   sequences_->mark_broken(context);
 }
@@ -177,9 +188,10 @@ void DecodeLoop::step_context(std::int32_t context) {
     const Run* run = by_sequence_[id];
     if (run == nullptr) continue;
     const std::int32_t remaining = run->remaining();
-    const std::int32_t to_pause = run->pause_at - static_cast<std::int32_t>(run->sequence->tokens.size());
-    work_.push_back({static_cast<std::int32_t>(id), remaining, to_pause > 0 ? std::min(to_pause, remaining) : remaining,
-                     run->alone});
+    const std::int32_t to_pause =
+        run->pause_at - static_cast<std::int32_t>(run->sequence->tokens.size());
+    work_.push_back({static_cast<std::int32_t>(id), remaining,
+                     to_pause > 0 ? std::min(to_pause, remaining) : remaining, run->alone});
   }
   if (work_.empty()) return;
   for (const BatchPlan& plan : policies_[context].plan(work_)) {
@@ -203,7 +215,8 @@ void DecodeLoop::fill_batch(const BatchPlan& plan, std::int32_t context) {
     const std::int32_t n = std::min(slice.n_tokens, run->remaining());
     const bool output = n == run->remaining() && !run->full();
     for (std::int32_t i = 0; i < n; ++i) {
-      batch_.items.push_back({run->tokens[first + i], first + i, run->sequence->id, output && i + 1 == n});
+      batch_.items.push_back(
+          {run->tokens[first + i], first + i, run->sequence->id, output && i + 1 == n});
     }
     batch_.runs.push_back(run);
     batch_.sizes.push_back(n);
@@ -238,6 +251,7 @@ void DecodeLoop::decode_batch() {
   DecodeStatus status = DecodeStatus::kFailed;
   std::string thrown;
   try {
+    if (governor_) context.set_threads(governor_->n_threads());
     do {
       status = context.decode(batch_.items);
     } while (status == DecodeStatus::kNoSlot && sequences_->evict(batch_.context));
@@ -270,37 +284,43 @@ void DecodeLoop::decode_batch() {
     }
   }
   sample_batch();
-  policies_[batch_.context].observe(n_decode, static_cast<std::int32_t>(item) - n_decode,
-                                    to_seconds(clock_->now() - begin));
+  const double seconds = to_seconds(clock_->now() - begin);
+  const auto n_tokens = static_cast<std::int32_t>(item);
+  policies_[batch_.context].observe(n_decode, n_tokens - n_decode, seconds);
+  if (governor_) governor_->observe(n_tokens, seconds);
 }
 
-// The context tells what happened to the batch. Everything that it may have applied is taken back, so that each lane
-// can be tried again by itself.
+// The context tells what happened to the batch. Everything that it may have applied is taken back,
+// so that each lane can be tried again by itself.
 void DecodeLoop::batch_failed(DecodeStatus status) {
   for (Run* run : batch_.runs) {
-    // A refused batch means that the context's positions are not what we think, even where we think that there are none.
+    // A refused batch means that the context's positions are not what we think, even where we think
+    // that there are none.
     const std::size_t n = status == DecodeStatus::kInvalidBatch ? 0 : run->sequence->tokens.size();
     sequences_->cut(*run->sequence, n, status != DecodeStatus::kNoSlot);
   }
   if (status == DecodeStatus::kAborted) {
     std::lock_guard lock(decode_mutex_);
-    if (abort_all_ || std::all_of(batch_.runs.begin(), batch_.runs.end(),
-                                  [](const Run* run) { return run->generation->cancel_requested(); })) {
+    if (abort_all_ || std::all_of(batch_.runs.begin(), batch_.runs.end(), [](const Run* run) {
+          return run->generation->cancel_requested();
+        })) {
       return;
     }
   }
   ++failed_decodes_;
   for (Run* run : batch_.runs) {
     run->alone = true;
-    if (++run->failures >= kMaxFailures) end_run(*run, FinishReason::kCancelled, backend_error(describe(status)));
+    if (++run->failures >= kMaxFailures)
+      end_run(*run, FinishReason::kCancelled, backend_error(describe(status)));
   }
 }
 
-// After an exception nothing is known of the context: it is given up with the generations that were in the batch.
+// After an exception nothing is known of the context: it is given up with the generations that were
+// in the batch.
 void DecodeLoop::context_threw(const std::string& what) {
   ++failed_decodes_;
   sequences_->mark_broken(batch_.context);
   for (Run* run : batch_.runs) end_run(*run, FinishReason::kCancelled, backend_error(what));
 }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

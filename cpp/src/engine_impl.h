@@ -16,7 +16,8 @@ namespace pronk::inline v0 {
 /// One context to be created. Everything is already checked against the model by the pool.
 struct BackendOptions {
   std::int32_t n_seq = 1;
-  std::int32_t n_ctx_seq = 0;  ///< tokens guaranteed to each of the first n_seq_guaranteed sequences
+  std::int32_t n_ctx_seq =
+      0;  ///< tokens guaranteed to each of the first n_seq_guaranteed sequences
   std::int32_t n_ctx_total = 0;  ///< tokens in all; unified KV only, else n_ctx_seq x n_seq
   std::int32_t n_batch = 512;
   std::int32_t n_outputs = 1;  ///< most logits rows of one decode
@@ -37,10 +38,12 @@ class EngineImpl {
   virtual ~EngineImpl() = default;
   virtual const ModelInfo& info() const noexcept = 0;
   virtual std::vector<Device> devices() const = 0;
-  virtual std::vector<Token> tokenize(std::string_view text, bool add_special, bool parse_special) const = 0;
+  virtual std::vector<Token> tokenize(std::string_view text, bool add_special,
+                                      bool parse_special) const = 0;
   /// Appends the bytes of one token, which is in range.
   virtual void append_piece(Token token, bool special, std::string& out) const = 0;
-  /// The text of tokens that are in range: their pieces, without the space that some vocabularies put before a text.
+  /// The text of tokens that are in range: their pieces, without the space that some vocabularies
+  /// put before a text.
   virtual std::string detokenize(const std::vector<Token>& tokens, bool special) const;
   virtual bool is_eog(Token token) const = 0;
   virtual const std::vector<Token>& eog_tokens() const = 0;
@@ -52,4 +55,4 @@ class EngineImpl {
                                                 std::shared_ptr<ComputeThreads> threads) = 0;
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

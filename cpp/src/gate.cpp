@@ -11,7 +11,8 @@ namespace {
 std::int64_t to_ns(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
 
 [[noreturn]] void throw_closed() {
-  throw SchedulerClosedError("scheduler: got a call after close(), expected an open scheduler, create a new one");
+  throw SchedulerClosedError(
+      "scheduler: got a call after close(), expected an open scheduler, create a new one");
 }
 
 }  // namespace
@@ -22,12 +23,14 @@ Gate::Gate(const SchedulerOptions& options, std::shared_ptr<Clock> clock)
       ageing_ns_(to_ns(options.ageing_seconds)),
       max_(options.max_concurrent) {}
 
-// Waiting raises priority: after t seconds a ticket counts as priority + t / ageing. Which of two tickets goes first
-// does not depend on when one looks, since both rise at the same rate; so the order is fixed on arrival, by the time at
-// which a ticket of priority 0 would have had to arrive to be its equal.
+// Waiting raises priority: after t seconds a ticket counts as priority + t / ageing. Which of two
+// tickets goes first does not depend on when one looks, since both rise at the same rate; so the
+// order is fixed on arrival, by the time at which a ticket of priority 0 would have had to arrive
+// to be its equal.
 TicketState::Key Gate::key_for(std::int32_t priority, TimePoint now) {
-  const std::int64_t rank = ageing_ns_ == 0 ? -std::int64_t{priority}
-                                            : now.time_since_epoch().count() - ageing_ns_ * priority;
+  const std::int64_t rank = ageing_ns_ == 0
+                                ? -std::int64_t{priority}
+                                : now.time_since_epoch().count() - ageing_ns_ * priority;
   return {rank, next_number_++};
 }
 
@@ -36,7 +39,8 @@ void Gate::check_deadlock(std::uint64_t owner) const {
   const auto it = held_.find(owner);
   if (it == held_.end() || it->second < active_ || active_ < max_) return;
   throw DeadlockError("acquire: got a call from the holder of all " + std::to_string(active_) +
-                      " permits, expected one of them to be free or held by another thread or task, release a permit "
+                      " permits, expected one of them to be free or held by another thread or "
+                      "task, release a permit "
                       "before waiting for the next");
 }
 
@@ -76,8 +80,9 @@ void Gate::enqueue(const std::shared_ptr<TicketState>& ticket) {
     ticket->key = key_for(ticket->options.priority, now);
     const bool must_wait = active_ >= max_ || !queue_.empty();
     if (must_wait && max_waiting_ && queue_.size() >= static_cast<std::size_t>(*max_waiting_)) {
-      throw QueueFullError("acquire: got " + std::to_string(queue_.size()) + " waiters already, expected fewer than " +
-                           "max_waiting=" + std::to_string(*max_waiting_) + ", retry later or raise max_waiting");
+      throw QueueFullError("acquire: got " + std::to_string(queue_.size()) +
+                           " waiters already, expected fewer than " + "max_waiting=" +
+                           std::to_string(*max_waiting_) + ", retry later or raise max_waiting");
     }
     queue_.emplace(ticket->key, ticket);
     grant_waiting(run_after);
@@ -85,7 +90,8 @@ void Gate::enqueue(const std::shared_ptr<TicketState>& ticket) {
   run(run_after);
 }
 
-// Wakes exactly the tickets that were decided, while the mutex is held: a waiter cannot miss it and nobody else stirs.
+// Wakes exactly the tickets that were decided, while the mutex is held: a waiter cannot miss it and
+// nobody else stirs.
 void Gate::decide(TicketState& ticket, TicketStatus status, Functions& run_after) {
   ticket.status = status;
   auto& then = status == TicketStatus::kGranted ? ticket.on_grant : ticket.on_close;
@@ -135,6 +141,7 @@ TicketStatus Gate::wait_until(TicketState& ticket, TimePoint deadline, RealTime 
 }
 
 TicketStatus Gate::status(const TicketState& ticket) const {
+  if (process.forked()) return TicketStatus::kClosed;
   std::lock_guard lock(mutex_);
   return ticket.status;
 }
@@ -145,6 +152,7 @@ Duration Gate::age(const TicketState& ticket) const {
 }
 
 bool Gate::take(TicketState& ticket) {
+  process.check("scheduler");
   std::lock_guard lock(mutex_);
   if (ticket.status != TicketStatus::kGranted || ticket.taken) return false;
   ticket.taken = true;
@@ -195,15 +203,6 @@ void Gate::release(std::uint64_t owner) {
   run(run_after);
 }
 
-void Gate::change_owner(std::uint64_t from, std::uint64_t to) {
-  std::lock_guard lock(mutex_);
-  if (from != 0) {
-    const auto it = held_.find(from);
-    if (--it->second == 0) held_.erase(it);
-  }
-  if (to != 0) ++held_[to];
-}
-
 void Gate::resize(std::int32_t max) {
   process.check("scheduler");
   Functions run_after;
@@ -245,21 +244,25 @@ bool Gate::wait_idle(TimePoint deadline, RealTime latest) {
 }
 
 std::int32_t Gate::max() const {
+  process.check("scheduler");
   std::lock_guard lock(mutex_);
   return max_;
 }
 
 std::int32_t Gate::active() const {
+  process.check("scheduler");
   std::lock_guard lock(mutex_);
   return active_;
 }
 
 std::int32_t Gate::waiting() const {
+  process.check("scheduler");
   std::lock_guard lock(mutex_);
   return static_cast<std::int32_t>(queue_.size());
 }
 
 bool Gate::closed() const {
+  process.check("scheduler");
   std::lock_guard lock(mutex_);
   return refusing_;
 }
@@ -277,4 +280,4 @@ void Gate::fill(Statistics& out) const {
   out.wait_seconds = to_seconds(waited_);
 }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

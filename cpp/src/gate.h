@@ -1,4 +1,5 @@
-// The counting semaphore: one mutex, one queue of tickets for blocked threads, tasks and queued generations alike.
+// The counting semaphore: one mutex, one queue of tickets for blocked threads, tasks and queued
+// generations alike.
 #pragma once
 
 #include <condition_variable>
@@ -39,36 +40,39 @@ class TicketState {
   TimePoint enqueued{};
   std::condition_variable changed;
   Listener listener;
-  /// Runs once, outside the mutex, when the ticket is granted: the permit then belongs to this function. Set for
-  /// queued generations alone.
+  /// Runs once, outside the mutex, when the ticket is granted: the permit then belongs to this
+  /// function. Set for queued generations alone.
   std::function<void()> on_grant;
   /// Runs once, outside the mutex, when the gate closes under a waiting ticket. Set with on_grant.
   std::function<void()> on_close;
 };
 
-/// Invariant, under the mutex: active <= max unless shrunk while over-subscribed; nobody waits while a permit is free.
+/// Invariant, under the mutex: active <= max unless shrunk while over-subscribed; nobody waits
+/// while a permit is free.
 class Gate {
  public:
   Gate(const SchedulerOptions& options, std::shared_ptr<Clock> clock);
 
   /// Takes a permit if one is free and nobody waits.
   bool try_acquire(std::uint64_t owner);
-  /// Queues a fresh ticket, or grants it at once. Throws SchedulerClosedError, QueueFullError, DeadlockError.
+  /// Queues a fresh ticket, or grants it at once. Throws SchedulerClosedError, QueueFullError,
+  /// DeadlockError.
   void enqueue(const std::shared_ptr<TicketState>& ticket);
-  /// Waits for a ticket to be decided, at most until `deadline`, and no longer than to the real time `latest`.
-  TicketStatus wait_until(TicketState& ticket, TimePoint deadline, RealTime latest = RealTime::max());
+  /// Waits for a ticket to be decided, at most until `deadline`, and no longer than to the real
+  /// time `latest`.
+  TicketStatus wait_until(TicketState& ticket, TimePoint deadline,
+                          RealTime latest = RealTime::max());
   TicketStatus status(const TicketState& ticket) const;
   Duration age(const TicketState& ticket) const;
   /// Takes the permit of a granted ticket: true once per ticket.
   bool take(TicketState& ticket);
-  /// Leaves the queue, or hands an untaken permit on. Returns true when the ticket was still waiting.
+  /// Leaves the queue, or hands an untaken permit on. Returns true when the ticket was still
+  /// waiting.
   bool cancel(TicketState& ticket, bool timed_out);
   void listen(TicketState& ticket, Listener listener);
 
   /// Gives one permit of `owner` back.
   void release(std::uint64_t owner);
-  /// Moves the book-keeping of one held permit to another owner.
-  void change_owner(std::uint64_t from, std::uint64_t to);
 
   void resize(std::int32_t max);
   /// No new tickets from now on; those that wait are served.
@@ -105,18 +109,19 @@ class Gate {
   mutable std::mutex mutex_;
   std::condition_variable idle_;
   std::map<TicketState::Key, std::shared_ptr<TicketState>> queue_;  // guarded by mutex_
-  std::unordered_map<std::uint64_t, std::int32_t> held_;  // guarded by mutex_; permits per known owner
-  std::int32_t max_;                                      // guarded by mutex_
-  std::int32_t active_ = 0;                               // guarded by mutex_
-  std::int32_t high_water_ = 0;                           // guarded by mutex_
-  std::uint64_t next_number_ = 0;                         // guarded by mutex_
-  std::uint64_t acquired_ = 0;                            // guarded by mutex_
-  std::uint64_t released_ = 0;                            // guarded by mutex_
-  std::uint64_t timed_out_ = 0;                           // guarded by mutex_
-  std::uint64_t abandoned_ = 0;                           // guarded by mutex_
-  Duration waited_{0};                                    // guarded by mutex_
-  bool refusing_ = false;                                 // guarded by mutex_
-  bool closed_ = false;                                   // guarded by mutex_
+  std::unordered_map<std::uint64_t, std::int32_t>
+      held_;                       // guarded by mutex_; permits per known owner
+  std::int32_t max_;               // guarded by mutex_
+  std::int32_t active_ = 0;        // guarded by mutex_
+  std::int32_t high_water_ = 0;    // guarded by mutex_
+  std::uint64_t next_number_ = 0;  // guarded by mutex_
+  std::uint64_t acquired_ = 0;     // guarded by mutex_
+  std::uint64_t released_ = 0;     // guarded by mutex_
+  std::uint64_t timed_out_ = 0;    // guarded by mutex_
+  std::uint64_t abandoned_ = 0;    // guarded by mutex_
+  Duration waited_{0};             // guarded by mutex_
+  bool refusing_ = false;          // guarded by mutex_
+  bool closed_ = false;            // guarded by mutex_
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

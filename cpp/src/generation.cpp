@@ -6,7 +6,8 @@
 
 namespace pronk::inline v0 {
 
-Generation::Generation(std::shared_ptr<GenerationState> state, std::shared_ptr<void> keep_alive) noexcept
+Generation::Generation(std::shared_ptr<GenerationState> state,
+                       std::shared_ptr<void> keep_alive) noexcept
     : state_(std::move(state)), keep_alive_(std::move(keep_alive)) {}
 Generation::~Generation() {
   if (state_) state_->cancel();
@@ -42,4 +43,4 @@ std::string Generation::text() const { return state_->text(); }
 void Generation::cancel() noexcept { state_->cancel(); }
 void Generation::listen(Listener listener) { state_->listen(std::move(listener)); }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -8,7 +8,10 @@ namespace pronk::inline v0 {
 
 GenerationState::GenerationState(std::vector<Token> prompt_in, const GenerationParams& params_in,
                                  std::shared_ptr<Clock> clock_in)
-    : prompt(std::move(prompt_in)), params(params_in), clock(std::move(clock_in)), created(clock->now()) {
+    : prompt(std::move(prompt_in)),
+      params(params_in),
+      clock(std::move(clock_in)),
+      created(clock->now()) {
   completion_.usage.prompt_tokens = static_cast<std::int32_t>(prompt.size());
 }
 
@@ -29,8 +32,9 @@ StreamStatus GenerationState::next_for(std::string& piece, Duration timeout, Dur
   }
   if (error_) std::rethrow_exception(error_);
   if (completion_.finish_reason == FinishReason::kCancelled) {
-    throw GenerationCancelled("generation: got cancelled after " + std::to_string(completion_.tokens.size()) +
-                              " tokens, expected it to run to its end, see result() for what it had");
+    throw GenerationCancelled(
+        "generation: got cancelled after " + std::to_string(completion_.tokens.size()) +
+        " tokens, expected it to run to its end, see result() for what it had");
   }
   return StreamStatus::kEnd;
 }
@@ -112,7 +116,8 @@ void GenerationState::prefilled() {
   completion_.timings.prefill = to_seconds(prefilled_at_ - started_at_);
 }
 
-std::shared_ptr<Mailbox> GenerationState::append(Token token, std::string_view text, TokenLogprob* logprob) {
+std::shared_ptr<Mailbox> GenerationState::append(Token token, std::string_view text,
+                                                 TokenLogprob* logprob) {
   std::lock_guard lock(mutex_);
   if (ending_) return nullptr;  // given up by close(), while the thread was stuck
   const TimePoint now = clock->now();
@@ -135,7 +140,9 @@ void GenerationState::append_text(std::string_view text) {
   if (!ending_) completion_.text.append(text);
 }
 
-std::shared_ptr<Mailbox> GenerationState::finish(FinishReason reason) { return end(reason, nullptr); }
+std::shared_ptr<Mailbox> GenerationState::finish(FinishReason reason) {
+  return end(reason, nullptr);
+}
 
 std::shared_ptr<Mailbox> GenerationState::fail(std::exception_ptr error) {
   return end(FinishReason::kCancelled, std::move(error));
@@ -165,4 +172,4 @@ std::shared_ptr<Mailbox> GenerationState::post() {
   return listener_.mailbox;
 }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

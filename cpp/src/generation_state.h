@@ -1,4 +1,5 @@
-// One generation as the decode loop and its consumer share it: the loop appends, the consumer takes.
+// One generation as the decode loop and its consumer share it: the loop appends, the consumer
+// takes.
 #pragma once
 
 #include <atomic>
@@ -24,7 +25,8 @@ class TicketState;
 
 class GenerationState {
  public:
-  GenerationState(std::vector<Token> prompt_in, const GenerationParams& params_in, std::shared_ptr<Clock> clock);
+  GenerationState(std::vector<Token> prompt_in, const GenerationParams& params_in,
+                  std::shared_ptr<Clock> clock);
 
   const std::vector<Token> prompt;
   const GenerationParams params;
@@ -41,10 +43,12 @@ class GenerationState {
   std::string text() const;
   void listen(Listener listener);
   void cancel() noexcept;
-  bool cancel_requested() const noexcept { return cancel_requested_.load(std::memory_order_acquire); }
+  bool cancel_requested() const noexcept {
+    return cancel_requested_.load(std::memory_order_acquire);
+  }
 
-  /// What cancel() does besides raising the flag: wakes the loop, or leaves the queue. Set once, before the state is
-  /// shared.
+  /// What cancel() does besides raising the flag: wakes the loop, or leaves the queue. Set once,
+  /// before the state is shared.
   std::function<void()> on_cancel;
   /// Runs once when the lane is settled, before anyone can see the end; at once if that is past.
   void when_ended(std::function<void()> function);
@@ -67,17 +71,17 @@ class GenerationState {
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  Completion completion_;              // guarded by mutex_
-  std::size_t taken_ = 0;              // guarded by mutex_; bytes of the text that next_for() handed out
-  bool ending_ = false;                // guarded by mutex_; the end has begun, nothing more is appended
-  bool done_ = false;                  // guarded by mutex_; the end is there for all to see
-  bool started_ = false;               // guarded by mutex_
-  std::exception_ptr error_;           // guarded by mutex_
-  Listener listener_;                  // guarded by mutex_
-  std::function<void()> when_ended_;   // guarded by mutex_
-  TimePoint started_at_{};             // guarded by mutex_
-  TimePoint prefilled_at_{};           // guarded by mutex_
-  TimePoint first_token_at_{};         // guarded by mutex_
+  Completion completion_;     // guarded by mutex_
+  std::size_t taken_ = 0;     // guarded by mutex_; bytes of the text that next_for() handed out
+  bool ending_ = false;       // guarded by mutex_; the end has begun, nothing more is appended
+  bool done_ = false;         // guarded by mutex_; the end is there for all to see
+  bool started_ = false;      // guarded by mutex_
+  std::exception_ptr error_;  // guarded by mutex_
+  Listener listener_;         // guarded by mutex_
+  std::function<void()> when_ended_;  // guarded by mutex_
+  TimePoint started_at_{};            // guarded by mutex_
+  TimePoint prefilled_at_{};          // guarded by mutex_
+  TimePoint first_token_at_{};        // guarded by mutex_
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

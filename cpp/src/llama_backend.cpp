@@ -86,6 +86,7 @@ class LlamaBackend final : public Backend {
   void seq_copy(std::int32_t from, std::int32_t to, std::int32_t p0, std::int32_t p1) override;
   std::int32_t seq_pos_min(std::int32_t seq) const override;
   std::int32_t seq_pos_max(std::int32_t seq) const override;
+  void set_threads(std::int32_t n_threads) override;
   void abort(bool on) noexcept override { abort_.store(on, std::memory_order_relaxed); }
 
  private:
@@ -172,6 +173,14 @@ void LlamaBackend::open(llama_context_params params) {
 LlamaBackend::~LlamaBackend() {
   // A GPU's driver does not survive a fork; the child's memory goes with the child.
   if (!process_.forked()) llama_free(context_);
+}
+
+void LlamaBackend::set_threads(std::int32_t n_threads) {
+  // A graph may leave workers of the pool out, but not ask for more than there are.
+  n_threads = std::clamp(n_threads, 1, threads_->n_threads());
+  if (context_ != nullptr && n_threads != llama_n_threads(context_)) {
+    llama_set_n_threads(context_, n_threads, n_threads);
+  }
 }
 
 bool LlamaBackend::valid(std::span<const BatchItem> batch) const {

@@ -83,4 +83,4 @@ std::vector<std::uint64_t> Mailbox::drain() {
   return std::exchange(impl_->keys, {});
 }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

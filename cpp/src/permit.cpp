@@ -10,7 +10,8 @@ namespace pronk::inline v0 {
 namespace {
 
 [[noreturn]] void throw_released() {
-  throw PermitReleasedError("permit: got a call after its release, expected a held permit, acquire another one");
+  throw PermitReleasedError(
+      "permit: got a call after its release, expected a held permit, acquire another one");
 }
 
 }  // namespace
@@ -19,8 +20,9 @@ void HeldPermit::begin(std::shared_ptr<GenerationState> generation) {
   std::lock_guard lock(mutex_);
   if (released_) throw_released();
   if (running_) {
-    throw PermitBusyError("permit: got a second generation while one runs, expected one at a time, "
-                          "wait for it, cancel it, or acquire another permit");
+    throw PermitBusyError(
+        "permit: got a second generation while one runs, expected one at a time, "
+        "wait for it, cancel it, or acquire another permit");
   }
   running_ = std::move(generation);
 }
@@ -58,7 +60,8 @@ bool HeldPermit::released() const noexcept {
 }
 
 PermitState::PermitState(std::shared_ptr<SchedulerState> scheduler, std::uint64_t owner)
-    : scheduler_(std::move(scheduler)), held_(std::make_shared<HeldPermit>(scheduler_->gate, owner)) {}
+    : scheduler_(std::move(scheduler)),
+      held_(std::make_shared<HeldPermit>(scheduler_->gate, owner)) {}
 
 Generation PermitState::generate(std::string_view prompt, const GenerationParams& params) {
   scheduler_->gate->process.check("permit");
@@ -78,12 +81,14 @@ Generation PermitState::generate(std::vector<Token> prompt, const GenerationPara
   held_->begin(generation);
   if (!loop->submit(generation)) {
     held_->end();
-    throw SchedulerClosedError("generate: got a closed scheduler, expected an open one, create a new one");
+    throw SchedulerClosedError(
+        "generate: got a closed scheduler, expected an open one, create a new one");
   }
   return Generation(std::move(generation), scheduler_);
 }
 
-InferencePermit::InferencePermit(std::shared_ptr<PermitState> state) noexcept : state_(std::move(state)) {}
+InferencePermit::InferencePermit(std::shared_ptr<PermitState> state) noexcept
+    : state_(std::move(state)) {}
 InferencePermit::~InferencePermit() { release(); }
 InferencePermit::InferencePermit(InferencePermit&&) noexcept = default;
 InferencePermit& InferencePermit::operator=(InferencePermit&& other) noexcept {
@@ -110,4 +115,4 @@ void InferencePermit::release() noexcept {
 
 bool InferencePermit::released() const noexcept { return !state_ || state_->held().released(); }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -13,10 +13,12 @@ namespace pronk::inline v0 {
 
 class SchedulerState;
 
-/// Gives one permit back to the gate exactly once: after its release, when nothing runs in it any more.
+/// Gives one permit back to the gate exactly once: after its release, when nothing runs in it any
+/// more.
 class HeldPermit {
  public:
-  HeldPermit(std::shared_ptr<Gate> gate, std::uint64_t owner) : gate_(std::move(gate)), owner_(owner) {}
+  HeldPermit(std::shared_ptr<Gate> gate, std::uint64_t owner)
+      : gate_(std::move(gate)), owner_(owner) {}
 
   /// Lets `generation` run in the permit. Throws PermitReleasedError, PermitBusyError.
   void begin(std::shared_ptr<GenerationState> generation);
@@ -34,8 +36,8 @@ class HeldPermit {
   std::shared_ptr<GenerationState> running_;  // guarded by mutex_
 };
 
-/// Behind the public handle. Only the handle keeps the scheduler alive: what the decode thread holds must not, since it
-/// would then have to wait for itself.
+/// Behind the public handle. Only the handle keeps the scheduler alive: what the decode thread
+/// holds must not, since it would then have to wait for itself.
 class PermitState {
  public:
   PermitState(std::shared_ptr<SchedulerState> scheduler, std::uint64_t owner);
@@ -49,4 +51,4 @@ class PermitState {
   const std::shared_ptr<HeldPermit> held_;
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

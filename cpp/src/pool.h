@@ -13,8 +13,10 @@ namespace pronk::inline v0 {
 /// Throws InvalidArgumentError that names the first option out of range.
 void validate(const PoolOptions& options);
 
-/// A loop with `n_lanes` lanes, not started. Throws InvalidArgumentError, InsufficientMemoryError, BackendError.
-std::shared_ptr<DecodeLoop> make_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options,
-                                      std::int32_t n_lanes, std::shared_ptr<Clock> clock);
+/// A loop with `n_lanes` lanes, not started. Throws InvalidArgumentError, InsufficientMemoryError,
+/// BackendError.
+std::shared_ptr<DecodeLoop> make_pool(std::shared_ptr<InferenceEngine> engine,
+                                      const PoolOptions& options, std::int32_t n_lanes,
+                                      std::shared_ptr<Clock> clock);
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

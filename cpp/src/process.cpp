@@ -16,8 +16,8 @@ std::atomic<std::uint64_t> generation{0};
 
 #if !defined(_WIN32)
 // Counting forks is cheaper than asking for the process id at every call.
-const int registered = pthread_atfork(
-    nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); });
+const int registered =
+    pthread_atfork(nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); });
 #endif
 
 }  // namespace
@@ -31,10 +31,11 @@ std::uint64_t process_generation() noexcept {
 
 void ProcessBound::check(const char* what) const {
   if (forked()) {
-    throw ForkedProcessError(std::string(what) +
-                             ": got a call in a forked child, expected the process that created it, "
-                             "load the model and create the scheduler after the fork");
+    throw ForkedProcessError(
+        std::string(what) +
+        ": got a call in a forked child, expected the process that created it, "
+        "load the model and create the scheduler after the fork");
   }
 }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -8,8 +8,8 @@ namespace pronk::inline v0 {
 /// A number that differs between a process and its forks. Costs one relaxed load.
 std::uint64_t process_generation() noexcept;
 
-/// Remembers the process in which it was constructed. In a child after fork() the owner's threads do not exist and
-/// its mutexes may be locked for ever, so that nothing of it may be touched.
+/// Remembers the process in which it was constructed. In a child after fork() the owner's threads
+/// do not exist and its mutexes may be locked for ever, so that nothing of it may be touched.
 class ProcessBound {
  public:
   ProcessBound() noexcept : generation_(process_generation()) {}
@@ -21,4 +21,4 @@ class ProcessBound {
   std::uint64_t generation_;
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

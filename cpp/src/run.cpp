@@ -15,7 +15,7 @@ Run::Run(std::shared_ptr<GenerationState> generation_in, Sequence* sequence_in, 
   const std::int32_t room = n_ctx - n_prompt;
   n_limit = n_prompt + std::min(room, generation->params.max_tokens.value_or(room));
   tokens.reserve(static_cast<std::size_t>(n_limit));
-  for (const Token token : tokens) sampler.accept(token);
+  sampler.accept(std::span<const Token>(tokens));
 }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -13,8 +13,9 @@
 
 namespace pronk::inline v0 {
 
-/// What has to be evaluated is always the same: the tokens that the sequence does not hold yet. That covers the prompt,
-/// the token sampled last, and everything again after a sequence had to be emptied.
+/// What has to be evaluated is always the same: the tokens that the sequence does not hold yet.
+/// That covers the prompt, the token sampled last, and everything again after a sequence had to be
+/// emptied.
 struct Run {
   Run(std::shared_ptr<GenerationState> generation_in, Sequence* sequence_in, std::int32_t n_ctx,
       const ModelInfo& model, std::span<const Token> eog);
@@ -27,14 +28,15 @@ struct Run {
 
   std::shared_ptr<GenerationState> generation;
   Sequence* sequence;
-  std::vector<Token> tokens;    ///< prompt and completion
-  std::int32_t n_limit;         ///< most tokens, by max_tokens and by the context
+  std::vector<Token> tokens;  ///< prompt and completion
+  std::int32_t n_limit;       ///< most tokens, by max_tokens and by the context
   Sampler sampler;
   TextStream text;
   bool prefilled = false;
-  std::int32_t pause_at = 0;    ///< others wait for the first so many tokens: a step ends there; 0 for none
-  bool alone = false;           ///< its last batch failed: it runs in one of its own
-  std::int32_t failures = 0;    ///< in a row
+  std::int32_t pause_at =
+      0;               ///< others wait for the first so many tokens: a step ends there; 0 for none
+  bool alone = false;  ///< its last batch failed: it runs in one of its own
+  std::int32_t failures = 0;  ///< in a row
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -1,6 +1,6 @@
 #include "pronk/scheduler.h"
 
-#include <cmath>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -17,16 +17,17 @@ constexpr double kMaxAgeing = 1e6;
 
 void check_concurrent(std::int32_t value) {
   if (value < 1 || value > kMaxConcurrent) {
-    throw InvalidArgumentError("max_concurrent: got " + std::to_string(value) + ", expected an integer in [1, " +
-                               std::to_string(kMaxConcurrent) + "], choose how many inferences may run at once");
+    throw InvalidArgumentError("max_concurrent: got " + std::to_string(value) +
+                               ", expected an integer in [1, " + std::to_string(kMaxConcurrent) +
+                               "], choose how many inferences may run at once");
   }
 }
 
 void check_priority(std::int32_t value) {
   if (value < -kMaxPriority || value > kMaxPriority) {
-    throw InvalidArgumentError("priority: got " + std::to_string(value) + ", expected an integer in [-" +
-                               std::to_string(kMaxPriority) + ", " + std::to_string(kMaxPriority) +
-                               "], choose a value in that range");
+    throw InvalidArgumentError("priority: got " + std::to_string(value) +
+                               ", expected an integer in [-" + std::to_string(kMaxPriority) + ", " +
+                               std::to_string(kMaxPriority) + "], choose a value in that range");
   }
 }
 
@@ -53,10 +54,12 @@ const SchedulerOptions& checked(const SchedulerOptions& options) {
 
 InferenceScheduler::InferenceScheduler(const SchedulerOptions& options)
     : state_(std::make_shared<SchedulerState>(checked(options))) {}
-InferenceScheduler::InferenceScheduler(std::shared_ptr<SchedulerState> state) noexcept : state_(std::move(state)) {}
+InferenceScheduler::InferenceScheduler(std::shared_ptr<SchedulerState> state) noexcept
+    : state_(std::move(state)) {}
 InferenceScheduler::~InferenceScheduler() = default;
 
-void InferenceScheduler::init_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options) {
+void InferenceScheduler::init_pool(std::shared_ptr<InferenceEngine> engine,
+                                   const PoolOptions& options) {
   state_->set_pool(std::move(engine), options);
   try {
     state_->pool();
@@ -66,7 +69,8 @@ void InferenceScheduler::init_pool(std::shared_ptr<InferenceEngine> engine, cons
   }
 }
 
-void InferenceScheduler::set_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options) {
+void InferenceScheduler::set_pool(std::shared_ptr<InferenceEngine> engine,
+                                  const PoolOptions& options) {
   state_->set_pool(std::move(engine), options);
 }
 
@@ -111,7 +115,8 @@ Generation InferenceScheduler::generate(std::vector<Token> prompt, const Generat
   auto generation = state_->make_generation(std::move(prompt), params);
   const auto gate = state_->gate;
   auto ticket = std::make_shared<TicketState>(gate, AcquireOptions{priority, 0});
-  // While it waits it can leave the queue; once granted, the loop has to be told. The gate's mutex decides which.
+  // While it waits it can leave the queue; once granted, the loop has to be told. The gate's mutex
+  // decides which.
   generation->on_cancel = [weak_loop = std::weak_ptr(loop), weak_ticket = std::weak_ptr(ticket),
                            weak_generation = std::weak_ptr(generation)] {
     const auto waiting = weak_ticket.lock();
@@ -122,16 +127,28 @@ Generation InferenceScheduler::generate(std::vector<Token> prompt, const Generat
       alive->interrupt();
     }
   };
-  const auto fail_closed = [generation] {
-    const auto mailbox = generation->fail(std::make_exception_ptr(SchedulerClosedError(
-        "generate: got a scheduler that was closed, expected it to stay open, create a new one and try again")));
-    if (mailbox) mailbox->ring();
+  const auto fail = [](GenerationState& queued, std::exception_ptr error) {
+    if (const auto mailbox = queued.fail(std::move(error))) mailbox->ring();
   };
-  ticket->on_grant = [loop, gate, generation, fail_closed] {
-    generation->when_ended([gate] { gate->release(0); });
-    if (!loop->submit(generation)) fail_closed();
+  const auto closed = std::make_exception_ptr(
+      SchedulerClosedError("generate: got a scheduler that was closed, expected it to stay open, "
+                           "create a new one and try again"));
+  // Both run on whatever thread releases a permit or closes the scheduler, so that nothing may
+  // escape.
+  ticket->on_grant = [loop, gate, generation, fail, closed] {
+    try {
+      generation->when_ended([gate] { gate->release(0); });
+    } catch (...) {
+      fail(*generation, std::current_exception());
+      return gate->release(0);
+    }
+    try {
+      if (!loop->submit(generation)) fail(*generation, closed);
+    } catch (...) {
+      fail(*generation, std::current_exception());
+    }
   };
-  ticket->on_close = fail_closed;
+  ticket->on_close = [generation, fail, closed] { fail(*generation, closed); };
   gate->enqueue(ticket);
   return Generation(std::move(generation), state_);
 }
@@ -157,4 +174,4 @@ bool InferenceScheduler::close(bool drain, std::optional<std::chrono::nanosecond
 
 bool InferenceScheduler::closed() const { return state_->gate->closed(); }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -15,14 +15,17 @@ namespace {
 constexpr Duration kDropTimeout = std::chrono::seconds(2);
 // How long close() without a timeout does, when nothing is left to drain.
 constexpr Duration kStopTimeout = std::chrono::seconds(10);
+constexpr Duration kStopGrace = std::chrono::seconds(1);
 
 [[noreturn]] void throw_no_pool() {
-  throw PoolNotInitialisedError("generate: got a scheduler without a pool, expected one with an engine, "
-                                "call init_pool(engine) first");
+  throw PoolNotInitialisedError(
+      "generate: got a scheduler without a pool, expected one with an engine, "
+      "call init_pool(engine) first");
 }
 
 [[noreturn]] void throw_closed() {
-  throw SchedulerClosedError("scheduler: got a call after close(), expected an open scheduler, create a new one");
+  throw SchedulerClosedError(
+      "scheduler: got a call after close(), expected an open scheduler, create a new one");
 }
 
 std::shared_ptr<Clock> clock_of(const SchedulerOptions& options) {
@@ -32,11 +35,14 @@ std::shared_ptr<Clock> clock_of(const SchedulerOptions& options) {
 }  // namespace
 
 SchedulerState::SchedulerState(const SchedulerOptions& options)
-    : clock(clock_of(options)), gate(std::make_shared<Gate>(options, clock)) {}
+    : clock(clock_of(options)),
+      gate(std::make_shared<Gate>(options, clock)),
+      max_concurrent_(options.max_concurrent) {}
 
 SchedulerState::~SchedulerState() {
   if (process.forked()) {
-    // The thread does not exist here and its locks may be held for ever: not even a destructor may run.
+    // The thread does not exist here and its locks may be held for ever: not even a destructor may
+    // run.
     new std::shared_ptr<DecodeLoop>(std::move(loop_));
     new std::shared_ptr<InferenceEngine>(std::move(engine_));
     return;
@@ -47,20 +53,23 @@ SchedulerState::~SchedulerState() {
 void SchedulerState::set_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options) {
   process.check("scheduler");
   if (!engine) {
-    throw InvalidArgumentError("engine: got none, expected a loaded InferenceEngine, load one first");
+    throw InvalidArgumentError(
+        "engine: got none, expected a loaded InferenceEngine, load one first");
   }
   validate(options);
   std::lock_guard lock(mutex_);
   if (closed_) throw_closed();
   if (engine_) {
-    throw InvalidArgumentError("init_pool: got a scheduler that has a pool, expected one without, "
-                               "create another scheduler for another engine or other options");
+    throw InvalidArgumentError(
+        "init_pool: got a scheduler that has a pool, expected one without, "
+        "create another scheduler for another engine or other options");
   }
   engine_ = std::move(engine);
   options_ = options;
 }
 
-void SchedulerState::adopt_pool(std::shared_ptr<InferenceEngine> engine, std::shared_ptr<DecodeLoop> loop) {
+void SchedulerState::adopt_pool(std::shared_ptr<InferenceEngine> engine,
+                                std::shared_ptr<DecodeLoop> loop) {
   std::lock_guard lock(mutex_);
   engine_ = std::move(engine);
   loop_ = std::move(loop);
@@ -84,7 +93,7 @@ std::shared_ptr<DecodeLoop> SchedulerState::pool() {
     engine = engine_;
     options = options_;
   }
-  auto loop = make_pool(std::move(engine), options, gate->max(), clock);
+  auto loop = make_pool(std::move(engine), options, std::max(max_concurrent_, gate->max()), clock);
   loop->start();
   std::lock_guard lock(mutex_);
   loop_ = loop;
@@ -103,8 +112,8 @@ void SchedulerState::resize(std::int32_t max_concurrent) {
   {
     std::lock_guard lock(mutex_);
     if (loop_ && max_concurrent > loop_->n_lanes()) {
-      throw InvalidArgumentError("max_concurrent: got " + std::to_string(max_concurrent) + ", expected at most the " +
-                                 std::to_string(loop_->n_lanes()) +
+      throw InvalidArgumentError("max_concurrent: got " + std::to_string(max_concurrent) +
+                                 ", expected at most the " + std::to_string(loop_->n_lanes()) +
                                  " lanes of the pool, create the scheduler with more");
     }
   }
@@ -127,14 +136,16 @@ std::shared_ptr<GenerationState> SchedulerState::make_generation(std::vector<Tok
   }
   for (const Token token : prompt) {
     if (token < 0 || token >= model.n_vocab) {
-      throw InvalidArgumentError("prompt: got token id " + std::to_string(token) + ", expected ids in [0, " +
-                                 std::to_string(model.n_vocab) + "), use the model's own tokenizer");
+      throw InvalidArgumentError("prompt: got token id " + std::to_string(token) +
+                                 ", expected ids in [0, " + std::to_string(model.n_vocab) +
+                                 "), use the model's own tokenizer");
     }
   }
   const std::int32_t n_ctx = loop->n_ctx();
   if (prompt.size() >= static_cast<std::size_t>(n_ctx)) {
-    throw ContextOverflowError("prompt: got " + std::to_string(prompt.size()) + " tokens, expected at most " +
-                               std::to_string(n_ctx - 1) + " (n_ctx=" + std::to_string(n_ctx) +
+    throw ContextOverflowError("prompt: got " + std::to_string(prompt.size()) +
+                               " tokens, expected at most " + std::to_string(n_ctx - 1) +
+                               " (n_ctx=" + std::to_string(n_ctx) +
                                " less one for the answer), shorten the prompt or raise n_ctx");
   }
   return std::make_shared<GenerationState>(std::move(prompt), params, clock);
@@ -168,8 +179,9 @@ bool SchedulerState::close(bool drain, std::optional<Duration> timeout) {
     loop = loop_;
   }
   if (!loop) return complete;
-  const Duration left = timeout ? std::max(Duration::zero(), deadline - clock->now()) : kStopTimeout;
+  // A step that runs gets a moment to end even when draining took all the time: it is not stuck.
+  const Duration left = timeout ? std::max(kStopGrace, deadline - clock->now()) : kStopTimeout;
   return loop->stop(left) && complete;
 }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -21,7 +21,8 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   void set_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options);
   /// Takes back set_pool() after the lanes could not be created.
   void unset_pool();
-  /// Takes a pool that was made elsewhere. Where its thread was not started, its owner makes the steps by hand.
+  /// Takes a pool that was made elsewhere. Where its thread was not started, its owner makes the
+  /// steps by hand.
   void adopt_pool(std::shared_ptr<InferenceEngine> engine, std::shared_ptr<DecodeLoop> loop);
   /// Creates the lanes unless they exist. Throws PoolNotInitialisedError without an engine.
   std::shared_ptr<DecodeLoop> pool();
@@ -29,7 +30,8 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   void resize(std::int32_t max_concurrent);
 
   /// Checks prompt and parameters and makes a generation of them, not submitted yet.
-  std::shared_ptr<GenerationState> make_generation(std::vector<Token> prompt, const GenerationParams& params);
+  std::shared_ptr<GenerationState> make_generation(std::vector<Token> prompt,
+                                                   const GenerationParams& params);
   std::vector<Token> tokenize(std::string_view prompt);
 
   void fill(Statistics& statistics) const;
@@ -40,12 +42,13 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   const ProcessBound process;
 
  private:
+  const std::int32_t max_concurrent_;  // at the start: a pool has at least so many lanes
   mutable std::mutex mutex_;
   std::shared_ptr<InferenceEngine> engine_;  // guarded by mutex_
   PoolOptions options_;                      // guarded by mutex_
   std::shared_ptr<DecodeLoop> loop_;         // guarded by mutex_
   bool closed_ = false;                      // guarded by mutex_
-  std::mutex creating_;                      // held while the contexts are created; taken before mutex_
+  std::mutex creating_;  // held while the contexts are created; taken before mutex_
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

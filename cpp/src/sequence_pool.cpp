@@ -7,7 +7,8 @@ namespace pronk::inline v0 {
 
 std::size_t common_prefix(std::span<const Token> a, std::span<const Token> b) {
   const std::size_t n = std::min(a.size(), b.size());
-  return static_cast<std::size_t>(std::mismatch(a.begin(), a.begin() + n, b.begin()).first - a.begin());
+  return static_cast<std::size_t>(std::mismatch(a.begin(), a.begin() + n, b.begin()).first -
+                                  a.begin());
 }
 
 SequencePool::SequencePool(std::vector<Backend*> contexts, const SequencePoolOptions& options)
@@ -23,7 +24,8 @@ SequencePool::SequencePool(std::vector<Backend*> contexts, const SequencePoolOpt
 }
 
 bool SequencePool::holds_exactly(const Sequence& sequence) const {
-  return context_of(sequence).seq_pos_max(sequence.id) + 1 == static_cast<std::int32_t>(sequence.tokens.size());
+  return context_of(sequence).seq_pos_max(sequence.id) + 1 ==
+         static_cast<std::int32_t>(sequence.tokens.size());
 }
 
 bool SequencePool::remove(Sequence& sequence, std::int32_t from) noexcept {
@@ -34,7 +36,8 @@ bool SequencePool::remove(Sequence& sequence, std::int32_t from) noexcept {
   }
 }
 
-// The whole sequence, since split streams and recurrent states allow nothing less. False when it failed.
+// The whole sequence, since split streams and recurrent states allow nothing less. False when it
+// failed.
 bool SequencePool::copy(const Sequence& source, Sequence& target) {
   std::vector<Token> tokens = source.tokens;
   try {
@@ -53,12 +56,13 @@ void SequencePool::clear(Sequence& sequence) noexcept {
   if (!remove(sequence, -1) || !holds_exactly(sequence)) broken_[sequence.context] = true;
 }
 
-// Why a prompt may not start from the first `n` tokens of `source`, by the rules of the memory; null when it may. A
-// recurrent state exists at one position only: the end. A sliding window must still hold the cells that the next token
-// attends to.
+// Why a prompt may not start from the first `n` tokens of `source`, by the rules of the memory;
+// null when it may. A recurrent state exists at one position only: the end. A sliding window must
+// still hold the cells that the next token attends to.
 const char* SequencePool::refusal(const Sequence& source, std::size_t n) const {
   if (options_.kind == MemoryKind::kRecurrent || options_.kind == MemoryKind::kHybrid) {
-    if (n != source.tokens.size()) return "a recurrent state cannot be cut back to a shorter prefix";
+    if (n != source.tokens.size())
+      return "a recurrent state cannot be cut back to a shorter prefix";
   } else if (!window_covers(source, n)) {
     return "the sliding window has moved past the prefix";
   }
@@ -72,7 +76,8 @@ bool SequencePool::window_covers(const Sequence& sequence, std::size_t n) const 
   return context_of(sequence).seq_pos_min(sequence.id) <= first;
 }
 
-SequencePool::Source SequencePool::best_source(std::span<const Token> prompt, const std::string& scope) {
+SequencePool::Source SequencePool::best_source(std::span<const Token> prompt,
+                                               const std::string& scope) {
   // The last token is always evaluated: its logits are needed.
   const std::span<const Token> reusable = prompt.first(prompt.size() - 1);
   Source best;
@@ -104,19 +109,22 @@ SequencePool::Source SequencePool::best_source(std::span<const Token> prompt, co
   return best;
 }
 
-std::size_t SequencePool::longest_known(std::span<const Token> prompt, const std::string& scope) const {
+std::size_t SequencePool::longest_known(std::span<const Token> prompt,
+                                        const std::string& scope) const {
   std::size_t longest = 0;
   for (const auto& sequence : sequences_) {
-    if (sequence->shared && sequence->scope == scope) longest = std::max(longest, common_prefix(sequence->tokens, prompt));
+    if (sequence->shared && sequence->scope == scope)
+      longest = std::max(longest, common_prefix(sequence->tokens, prompt));
   }
   return longest;
 }
 
-// Where the prompt is to run: in the source itself when nothing of it would be lost, or when it is the one to lose
-// anyway; else in an empty sequence, else in the least recently used idle one.
+// Where the prompt is to run: in the source itself when nothing of it would be lost, or when it is
+// the one to lose anyway; else in an empty sequence, else in the least recently used idle one.
 Sequence* SequencePool::target_for(const Source& source) {
   if (source.sequence != nullptr && !source.sequence->busy &&
-      (source.n == source.sequence->tokens.size() || contexts_[source.sequence->context]->n_seq() == 1)) {
+      (source.n == source.sequence->tokens.size() ||
+       contexts_[source.sequence->context]->n_seq() == 1)) {
     return source.sequence;
   }
   Sequence* target = nullptr;
@@ -163,14 +171,16 @@ void SequencePool::give_back(Sequence& sequence, bool keep) {
 }
 
 void SequencePool::extend(Sequence& sequence, std::span<const Token> tokens) {
-  if (sequence.exact == sequence.tokens.size() && tokens.size() == static_cast<std::size_t>(options_.exact_chunk)) {
+  if (sequence.exact == sequence.tokens.size() &&
+      tokens.size() == static_cast<std::size_t>(options_.exact_chunk)) {
     sequence.exact += tokens.size();
   }
   sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
 }
 
 void SequencePool::cut(Sequence& sequence, std::size_t n, bool dirty) {
-  const bool cuttable = options_.kind != MemoryKind::kRecurrent && options_.kind != MemoryKind::kHybrid;
+  const bool cuttable =
+      options_.kind != MemoryKind::kRecurrent && options_.kind != MemoryKind::kHybrid;
   if (n == sequence.tokens.size() && !dirty) return;
   if (n == 0 || (dirty && !cuttable) || !remove(sequence, static_cast<std::int32_t>(n))) {
     clear(sequence);
@@ -203,4 +213,4 @@ void SequencePool::replace_context(std::int32_t index, Backend* context) {
   }
 }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

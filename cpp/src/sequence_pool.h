@@ -1,5 +1,5 @@
-// The sequences of all contexts of a pool: what each holds in the KV cache, who uses it, and which known prefix a new
-// prompt can start from. Used by the decode thread alone.
+// The sequences of all contexts of a pool: what each holds in the KV cache, who uses it, and which
+// known prefix a new prompt can start from. Used by the decode thread alone.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,34 @@
 
 namespace pronk::inline v0 {
 
-/// One sequence of one context. Invariant between steps: the context holds exactly the positions [0, tokens.size()).
+/// One sequence of one context. Invariant between steps: the context holds exactly the positions
+/// [0, tokens.size()).
 struct Sequence {
   std::int32_t context = 0;  ///< index of the backend
   std::int32_t id = 0;       ///< sequence id within it
   std::vector<Token> tokens;
-  std::size_t exact = 0;     ///< the first so many were evaluated as a fresh prompt is, in whole chunks
-  std::string scope;         ///< only prompts of the same scope may start from it
+  std::size_t exact =
+      0;              ///< the first so many were evaluated as a fresh prompt is, in whole chunks
+  std::string scope;  ///< only prompts of the same scope may start from it
   std::uint64_t last_used = 0;
-  bool busy = false;         ///< a generation runs in it
-  bool shared = true;        ///< others may start from it
+  bool busy = false;   ///< a generation runs in it
+  bool shared = true;  ///< others may start from it
 };
 
 struct SequencePoolOptions {
   MemoryKind kind = MemoryKind::kPlain;
   std::int32_t n_swa = 0;
-  /// Tokens of a chunk, where a reused prefix must have the very bits of a fresh evaluation: then only whole chunks of
-  /// earlier prompts are reused. How many tokens go through the model together shows in the last bits of the KV cache.
-  /// 0 reuses everything.
+  /// Tokens of a chunk, where a reused prefix must have the very bits of a fresh evaluation: then
+  /// only whole chunks of earlier prompts are reused. How many tokens go through the model together
+  /// shows in the last bits of the KV cache. 0 reuses everything.
   std::int32_t exact_chunk = 0;
 };
 
 struct ReuseCounters {
-  std::uint64_t hits = 0;     ///< prompts that started from a known prefix
-  std::uint64_t reused = 0;   ///< tokens of them
-  std::uint64_t refused = 0;  ///< prompts whose longest known prefix was not usable in this kind of memory
+  std::uint64_t hits = 0;    ///< prompts that started from a known prefix
+  std::uint64_t reused = 0;  ///< tokens of them
+  std::uint64_t refused =
+      0;  ///< prompts whose longest known prefix was not usable in this kind of memory
   const char* refused_reason = "";
 };
 
@@ -49,8 +52,8 @@ class SequencePool {
   /// `contexts` outlive the pool or are replaced by replace_context().
   SequencePool(std::vector<Backend*> contexts, const SequencePoolOptions& options);
 
-  /// A sequence for `prompt`, which holds its longest reusable known prefix, shorter than the prompt, and nothing else.
-  /// Null when every sequence is busy.
+  /// A sequence for `prompt`, which holds its longest reusable known prefix, shorter than the
+  /// prompt, and nothing else. Null when every sequence is busy.
   Sequence* take(std::span<const Token> prompt, const std::string& scope, bool reuse);
   /// Length of the longest prefix of `prompt` that some sequence holds, usable or not.
   std::size_t longest_known(std::span<const Token> prompt, const std::string& scope) const;
@@ -59,8 +62,9 @@ class SequencePool {
 
   /// Takes over what a successful decode added.
   void extend(Sequence& sequence, std::span<const Token> tokens);
-  /// Cuts a sequence back to its first `n` tokens, or empties it where its memory cannot be cut. After a failed decode
-  /// the context may hold more than we know, and a recurrent state may be garbage: `dirty` says so.
+  /// Cuts a sequence back to its first `n` tokens, or empties it where its memory cannot be cut.
+  /// After a failed decode the context may hold more than we know, and a recurrent state may be
+  /// garbage: `dirty` says so.
   void cut(Sequence& sequence, std::size_t n, bool dirty);
   /// Empties the least recently used idle sequence of a context. False when there is none.
   bool evict(std::int32_t context);
@@ -97,4 +101,4 @@ class SequencePool {
   std::uint64_t use_number_ = 0;
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -35,4 +35,4 @@ class StepTimes {
   std::size_t size_ = 0;
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

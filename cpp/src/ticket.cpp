@@ -8,7 +8,8 @@
 
 namespace pronk::inline v0 {
 
-Ticket::Ticket(std::shared_ptr<TicketState> state, std::shared_ptr<SchedulerState> scheduler) noexcept
+Ticket::Ticket(std::shared_ptr<TicketState> state,
+               std::shared_ptr<SchedulerState> scheduler) noexcept
     : state_(std::move(state)), scheduler_(std::move(scheduler)) {}
 Ticket::~Ticket() { cancel(); }
 Ticket::Ticket(Ticket&&) noexcept = default;
@@ -25,7 +26,8 @@ TicketStatus Ticket::status() const noexcept { return state_->gate->status(*stat
 
 TicketStatus Ticket::wait_for(std::chrono::nanoseconds timeout, std::chrono::nanoseconds slice) {
   Gate& gate = *state_->gate;
-  return gate.wait_until(*state_, deadline_after(gate.clock().now(), timeout), real_time_after(slice));
+  return gate.wait_until(*state_, deadline_after(gate.clock().now(), timeout),
+                         real_time_after(slice));
 }
 
 std::chrono::nanoseconds Ticket::age() const { return state_->gate->age(*state_); }
@@ -41,10 +43,12 @@ InferencePermit Ticket::take() {
     }
   }
   if (gate.status(*state_) == TicketStatus::kClosed) {
-    throw SchedulerClosedError("acquire: got a scheduler that was closed, expected a permit, create a new scheduler");
+    throw SchedulerClosedError(
+        "acquire: got a scheduler that was closed, expected a permit, create a new scheduler");
   }
-  throw InvalidArgumentError("ticket: got no permit to take, expected a granted ticket that was not taken yet, "
-                             "wait for the ticket first");
+  throw InvalidArgumentError(
+      "ticket: got no permit to take, expected a granted ticket that was not taken yet, "
+      "wait for the ticket first");
 }
 
 void Ticket::cancel(bool timed_out) noexcept {
@@ -53,4 +57,4 @@ void Ticket::cancel(bool timed_out) noexcept {
 
 void Ticket::listen(Listener listener) { state_->gate->listen(*state_, std::move(listener)); }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -60,4 +60,4 @@ void Workers::run(std::size_t n, const std::function<void(std::size_t)>& body) {
   body_ = nullptr;
 }
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

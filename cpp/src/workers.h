@@ -20,8 +20,8 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  /// Calls `body` for 0 to n-1, each once, on this and the other threads; returns when all are done. `body` must not
-  /// throw. One call at a time.
+  /// Calls `body` for 0 to n-1, each once, on this and the other threads; returns when all are
+  /// done. `body` must not throw. One call at a time.
   void run(std::size_t n, const std::function<void(std::size_t)>& body);
 
  private:
@@ -38,9 +38,9 @@ class Workers {
   std::condition_variable finished_;
   const std::function<void(std::size_t)>* body_ = nullptr;  // guarded by mutex_ between calls
   std::size_t n_ = 0;                                       // guarded by mutex_ between calls
-  std::uint64_t call_ = 0;                                  // guarded by mutex_; number of the current call
-  std::size_t at_work_ = 0;                                 // guarded by mutex_; threads in the current call
-  bool stop_ = false;                                       // guarded by mutex_
+  std::uint64_t call_ = 0;   // guarded by mutex_; number of the current call
+  std::size_t at_work_ = 0;  // guarded by mutex_; threads in the current call
+  bool stop_ = false;        // guarded by mutex_
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -1,4 +1,5 @@
-// A scheduler over a scripted model whose decode loop has no thread: a test makes every step itself.
+// A scheduler over a scripted model whose decode loop has no thread: a test makes every step
+// itself.
 #pragma once
 
 #include <poll.h>
@@ -59,8 +60,8 @@ struct Scheduler {
     return false;
   }
 
-  /// What differs between the sequences as the pool knows them and as the contexts hold them; empty when nothing does,
-  /// or while a context waits for being replaced.
+  /// What differs between the sequences as the pool knows them and as the contexts hold them; empty
+  /// when nothing does, or while a context waits for being replaced.
   std::string difference() const {
     const auto held = model.sequences();
     std::size_t known = 0;
@@ -72,7 +73,8 @@ struct Scheduler {
         return entry.first.second == sequence->id && entry.second == sequence->tokens;
       });
       if (!found) {
-        return "sequence " + std::to_string(sequence->id) + " of context " + std::to_string(sequence->context) +
+        return "sequence " + std::to_string(sequence->id) + " of context " +
+               std::to_string(sequence->context) +
                ": the context does not hold the tokens that the pool knows";
       }
     }

@@ -1,4 +1,5 @@
-// The gate as the documentation describes it, in the plainest words: what the real one is compared with.
+// The gate as the documentation describes it, in the plainest words: what the real one is compared
+// with.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +33,8 @@ struct GateModel {
   bool refusing = false;
   std::vector<Waiter> waiting;  // in order of arrival
   std::map<std::uint64_t, std::int32_t> held;
-  std::map<std::uint64_t, std::uint64_t> granted;  // tickets granted and not taken, with their owner
+  std::map<std::uint64_t, std::uint64_t>
+      granted;  // tickets granted and not taken, with their owner
   /// Told of every grant, in order.
   std::function<void(std::uint64_t id)> on_grant = [](std::uint64_t) {};
 
@@ -50,7 +52,8 @@ struct GateModel {
     grant(now);
   }
 
-  /// Who is first: the one whose priority, raised by waiting, is highest now; of equals the one who came first.
+  /// Who is first: the one whose priority, raised by waiting, is highest now; of equals the one who
+  /// came first.
   std::size_t first(std::int64_t now) const {
     const auto level = [&](const Waiter& w) {
       // Times the ageing, to stay in integers.
@@ -83,7 +86,8 @@ struct GateModel {
       if (it != held.end() && it->second == active) return Answer::kDeadlock;
     }
     const bool must_wait = active >= max || !waiting.empty();
-    if (must_wait && max_waiting && static_cast<std::int32_t>(waiting.size()) >= *max_waiting) return Answer::kFull;
+    if (must_wait && max_waiting && static_cast<std::int32_t>(waiting.size()) >= *max_waiting)
+      return Answer::kFull;
     return Answer::kOk;
   }
 

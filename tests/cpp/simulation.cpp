@@ -1,165 +1,50 @@
+// What happens in a simulation.
 #include "simulation.h"
 
 #include <chrono>
-#include <cmath>
 #include <iterator>
-#include <memory>
 #include <optional>
-#include <random>
 #include <set>
 #include <utility>
-#include <vector>
 
-#include "by_hand.h"
-#include "gate_model.h"
 #include "pronk/error.h"
 #include "pronk/testing.h"
+#include "simulation_world.h"
 
 namespace simulation {
-namespace {
 
 using namespace std::chrono_literals;
-using by_hand::Tokens;
-using pronk::FinishReason;
 using pronk::MemoryKind;
 using pronk::TicketStatus;
 using pronk::testing::Fault;
 using pronk::testing::FaultKind;
 using pronk::testing::FaultPoint;
 
-constexpr std::int32_t kLetters = 8;  // a small vocabulary makes common prefixes common, and logits cheap
-
-std::string show(const char* what, std::int64_t got, std::int64_t expected) {
-  return std::string(what) + ": got " + std::to_string(got) + ", expected " + std::to_string(expected);
+World::World(std::uint64_t seed)
+    : random_(seed), shape_(draw_shape()), rig_(shape_.model, shape_.gate, shape_.pool) {
+  gate_.max = shape_.gate.max_concurrent;
+  gate_.max_waiting = shape_.gate.max_waiting;
+  gate_.ageing = static_cast<std::int64_t>(shape_.gate.ageing_seconds * 1e9);
+  gate_.on_grant = [this](std::uint64_t id) {
+    // A queued generation takes its permit at once.
+    if (requests_.contains(id)) gate_.granted.erase(id);
+  };
 }
 
-class World {
- public:
-  explicit World(std::uint64_t seed) : random_(seed), shape_(draw_shape()), rig_(shape_.model, shape_.gate, shape_.pool) {
-    gate_.max = shape_.gate.max_concurrent;
-    gate_.max_waiting = shape_.gate.max_waiting;
-    gate_.ageing = static_cast<std::int64_t>(shape_.gate.ageing_seconds * 1e9);
-    gate_.on_grant = [this](std::uint64_t id) {
-      // A queued generation takes its permit at once.
-      if (requests_.contains(id)) gate_.granted.erase(id);
-    };
-  }
-
-  Report run(std::int64_t steps) {
-    for (std::int64_t i = 0; i < steps; ++i) step(true);
-    end();
-    return report();
-  }
-
- private:
-  struct Shape {
-    pronk::testing::ScriptedOptions model;
-    pronk::SchedulerOptions gate;
-    pronk::PoolOptions pool;
-    bool faults = false;
-  };
-
-  /// A ticket of a blocked thread (with or without a timeout) or of a task (with a mailbox).
-  struct Place {
-    pronk::Ticket ticket;
-    std::uint64_t owner = 0;
-    std::optional<std::int64_t> deadline;  // ns
-    bool listens = false;
-    bool told = false;  // its key came out of the mailbox
-  };
-  struct Held {
-    pronk::InferencePermit permit;
-    std::uint64_t owner = 0;
-    std::uint64_t running = 0;  // request, 0 for none
-  };
-  struct Request {
-    std::optional<pronk::Generation> generation;  // none once the handle is dropped
-    Tokens whole;                                  // what it says if nobody stops it
-    std::string taken;                             // streamed so far
-    std::uint64_t permit = 0;                      // of which it is, 0 for one of its own
-    bool cancelled = false;
-    bool dropped_permit = false;  // released while it ran: its end gives the permit back
-    std::uint64_t owner = 0;
-    std::uint64_t cancelled_at = 0;  // loop steps then
-    bool listens = false;
-    bool told = false;
-    bool settled = false;  // its end was seen
-  };
-
-  std::uint64_t up_to(std::uint64_t n) { return random_() % n; }
-  bool one_in(std::uint64_t n) { return up_to(n) == 0; }
-  std::int64_t now() const { return rig_.clock.now().count(); }
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Failure("step " + std::to_string(steps_) + ": " + what);
-  }
-  void check(bool good, const char* what) const {
-    if (!good) fail(what);
-  }
-  void equal(const char* what, std::int64_t got, std::int64_t expected) const {
-    if (got != expected) fail(show(what, got, expected));
-  }
-  template <class Map>
-  auto any(Map& map) {
-    return std::next(map.begin(), static_cast<std::ptrdiff_t>(up_to(map.size())));
-  }
-
-  Shape draw_shape();
-  void step(bool open);
-  void loop_step();
-  void end();
-  Report report();
-
-  void enqueue();
-  void try_acquire();
-  void acquire_now();
-  void take();
-  void give_up_place();
-  void drop_place(std::map<std::uint64_t, Place>::iterator it, bool timeout);
-  void start_queued();
-  void start_in_permit();
-  void release();
-  void drop_permit(std::map<std::uint64_t, Held>::iterator it);
-  void cancel();
-  void stream();
-  void pass_time();
-  void resize();
-  void add_fault();
-  void fetch_mail();
-
-  std::uint64_t add_request(Tokens prompt, const pronk::GenerationParams& params);
-  Tokens draw_prompt();
-  pronk::GenerationParams draw_params();
-  void mark_cancelled(Request& request);
-  bool has_ended(const Request& request) const;
-  void settle(Request& request);
-  void settle_all();
-  void check_request(const Request& request) const;
-  void check_gate();
-  void check_places();
-  void check_lanes();
-
-  std::mt19937_64 random_;
-  const Shape shape_;
-  by_hand::Scheduler rig_;
-  GateModel gate_;
-  const std::shared_ptr<pronk::Mailbox> mailbox_ = std::make_shared<pronk::Mailbox>();
-  std::map<std::uint64_t, Place> places_;
-  std::map<std::uint64_t, Held> permits_;
-  std::map<std::uint64_t, Request> requests_;
-  std::uint64_t next_id_ = 1;
-  std::uint64_t steps_ = 0;
-  std::uint64_t loop_steps_ = 0;
-  std::uint64_t submitted_ = 0;  // requests that had a permit when they ended
-  bool closed_ = false;
-};
+Report World::run(std::int64_t steps) {
+  for (std::int64_t i = 0; i < steps; ++i) step(true);
+  end();
+  return report();
+}
 
 World::Shape World::draw_shape() {
   Shape shape;
   for (char c = 'a'; c < 'a' + kLetters; ++c) shape.model.pieces.emplace_back(1, c);
-  constexpr MemoryKind kinds[] = {MemoryKind::kPlain, MemoryKind::kSlidingWindow, MemoryKind::kRecurrent,
-                                  MemoryKind::kHybrid};
+  constexpr MemoryKind kinds[] = {MemoryKind::kPlain, MemoryKind::kSlidingWindow,
+                                  MemoryKind::kRecurrent, MemoryKind::kHybrid};
   shape.model.memory_kind = kinds[up_to(4)];
-  if (shape.model.memory_kind == MemoryKind::kSlidingWindow) shape.model.n_swa = static_cast<std::int32_t>(1 + up_to(8));
+  if (shape.model.memory_kind == MemoryKind::kSlidingWindow)
+    shape.model.n_swa = static_cast<std::int32_t>(1 + up_to(8));
   shape.model.seed = random_();
   shape.gate.max_concurrent = static_cast<std::int32_t>(1 + up_to(4));
   if (one_in(2)) shape.gate.max_waiting = static_cast<std::int32_t>(up_to(8));
@@ -167,14 +52,12 @@ World::Shape World::draw_shape() {
   shape.gate.ageing_seconds = ageing[up_to(3)];
   shape.pool.layout = one_in(3) ? "isolated" : "batched";
   shape.pool.kv = one_in(3) ? "split" : "shared";
-  shape.pool.n_ctx = static_cast<std::int32_t>(8 + up_to(32));
+  shape.pool.n_ctx = static_cast<std::int32_t>(8 + up_to(56));
   shape.pool.n_batch = static_cast<std::int32_t>(1 + up_to(16));
   shape.pool.n_cached = static_cast<std::int32_t>(up_to(4));
   shape.faults = one_in(2);
   return shape;
 }
-
-// ---- actions
 
 void World::step(bool open) {
   ++steps_;
@@ -321,8 +204,10 @@ Tokens World::draw_prompt() {
   // Mostly one of a few stems, cut and extended at random.
   Tokens prompt;
   const std::uint64_t stem = up_to(3);
-  const std::uint64_t length = up_to(14);
-  for (std::uint64_t i = 0; i < length; ++i) prompt.push_back(static_cast<pronk::Token>((i * (stem + 1) + stem) % kLetters));
+  const std::uint64_t length =
+      up_to(one_in(2) ? 44 : 14);  // long enough, at times, to be waited for
+  for (std::uint64_t i = 0; i < length; ++i)
+    prompt.push_back(static_cast<pronk::Token>((i * (stem + 1) + stem) % kLetters));
   for (std::uint64_t i = up_to(4) + (prompt.empty() ? 1 : 0); i > 0; --i) {
     prompt.push_back(static_cast<pronk::Token>(up_to(kLetters)));
   }
@@ -427,7 +312,8 @@ void World::cancel() {
   mark_cancelled(it->second);
   if (one_in(2)) {
     it->second.generation->cancel();
-    if (queued) check(it->second.generation->done(), "cancel: got a queued generation that goes on");
+    if (queued)
+      check(it->second.generation->done(), "cancel: got a queued generation that goes on");
   } else {
     it->second.generation.reset();
   }
@@ -442,7 +328,8 @@ void World::stream() {
   if (!request.generation) return;
   std::string piece;
   try {
-    if (request.generation->next_for(piece, 0ns) == pronk::StreamStatus::kPiece) request.taken += piece;
+    if (request.generation->next_for(piece, 0ns) == pronk::StreamStatus::kPiece)
+      request.taken += piece;
   } catch (const pronk::GenerationCancelled&) {
     check(request.cancelled || closed_, "stream: got cancelled, nobody asked for it");
   } catch (const pronk::BackendError&) {
@@ -461,7 +348,9 @@ void World::pass_time() {
     if (place.deadline && *place.deadline <= now()) {
       const bool granted = gate_.granted.contains(it->first);
       const TicketStatus status = place.ticket.wait_for(0ns);
-      if (!closed_) check((status == TicketStatus::kGranted) == granted, "wait_for: got another status than expected");
+      if (!closed_)
+        check((status == TicketStatus::kGranted) == granted,
+              "wait_for: got another status than expected");
       if (granted) {
         place.deadline.reset();  // came in time
       } else {
@@ -473,7 +362,8 @@ void World::pass_time() {
 }
 
 void World::resize() {
-  const auto n = static_cast<std::int32_t>(1 + up_to(static_cast<std::uint64_t>(shape_.gate.max_concurrent)));
+  const auto n =
+      static_cast<std::int32_t>(1 + up_to(static_cast<std::uint64_t>(shape_.gate.max_concurrent)));
   rig_.scheduler->resize(n);
   gate_.max = n;
   gate_.grant(now());
@@ -484,11 +374,13 @@ void World::add_fault() {
     rig_.model.clear_faults();
     return;
   }
-  constexpr FaultKind decode[] = {FaultKind::kNoSlot,    FaultKind::kAborted,          FaultKind::kInvalidBatch,
-                                  FaultKind::kNoMemory,  FaultKind::kFailed,           FaultKind::kRuntimeError,
-                                  FaultKind::kBadAlloc,  FaultKind::kForeignException, FaultKind::kNanLogits,
-                                  FaultKind::kImpossibleLogits};
-  constexpr FaultKind any_point[] = {FaultKind::kRuntimeError, FaultKind::kBadAlloc, FaultKind::kForeignException};
+  constexpr FaultKind decode[] = {FaultKind::kNoSlot,       FaultKind::kAborted,
+                                  FaultKind::kInvalidBatch, FaultKind::kNoMemory,
+                                  FaultKind::kFailed,       FaultKind::kRuntimeError,
+                                  FaultKind::kBadAlloc,     FaultKind::kForeignException,
+                                  FaultKind::kNanLogits,    FaultKind::kImpossibleLogits};
+  constexpr FaultKind any_point[] = {FaultKind::kRuntimeError, FaultKind::kBadAlloc,
+                                     FaultKind::kForeignException};
   Fault fault;
   fault.times = static_cast<std::int64_t>(1 + up_to(3));
   switch (up_to(8)) {
@@ -513,7 +405,8 @@ void World::add_fault() {
   rig_.model.add_fault(fault);
 }
 
-// What an event loop does: it looks at the descriptor, and only if that is readable into the mailbox.
+// What an event loop does: it looks at the descriptor, and only if that is readable into the
+// mailbox.
 void World::fetch_mail() {
   std::set<std::uint64_t> keys;
   if (by_hand::readable(*mailbox_)) {
@@ -534,193 +427,6 @@ void World::fetch_mail() {
     }
   }
 }
-
-// ---- checks
-
-// The end of a request that had a permit.
-void World::settle(Request& request) {
-  request.settled = true;
-  ++submitted_;
-  if (request.permit != 0 && !request.dropped_permit) {
-    permits_.at(request.permit).running = 0;
-  } else {
-    gate_.release(request.owner, now());
-  }
-}
-
-// Of a dropped one nothing is left to ask, but one step is enough to end it.
-bool World::has_ended(const Request& request) const {
-  return request.generation ? request.generation->done() : loop_steps_ > request.cancelled_at;
-}
-
-void World::settle_all() {
-  // In the order in which they had permits: one step may end a request, hand its permit on, and end the next one too.
-  for (bool again = true; again;) {
-    again = false;
-    for (auto& [id, request] : requests_) {
-      if (request.settled || gate_.is_waiting(id) || !has_ended(request)) continue;
-      settle(request);
-      if (request.generation) check_request(request);
-      again = true;
-    }
-  }
-  for (auto it = requests_.begin(); it != requests_.end();) {
-    const auto next = std::next(it);
-    Request& request = it->second;
-    if (!request.settled && has_ended(request)) {
-      fail("generation " + std::to_string(it->first) + ": got its end while it waits for a permit");
-    }
-    if (!request.generation) {
-      if (request.settled) requests_.erase(it);
-    } else if (request.settled) {
-      if (one_in(16)) {
-        check_request(request);  // once more: an end is final
-        requests_.erase(it);
-      }
-    } else {
-      check(!request.cancelled || loop_steps_ == request.cancelled_at,
-            "cancel: got a generation that outlives the next step");
-    }
-    it = next;
-  }
-}
-
-void World::check_request(const Request& request) const {
-  const std::string said = request.generation->text();
-  std::string whole;
-  for (const pronk::Token token : request.whole) whole += static_cast<char>('a' + token);
-  bool complete = false;
-  try {
-    const pronk::Completion done = request.generation->result();
-    complete = done.finish_reason != FinishReason::kCancelled;
-    if (!complete) check(request.cancelled || closed_, "generation: got cancelled, nobody asked for it");
-    equal("completion_tokens", done.usage.completion_tokens, static_cast<std::int64_t>(said.size()));
-    if (done.usage.prompt_tokens > 0) {
-      check(done.usage.cached_tokens < done.usage.prompt_tokens, "cached_tokens: got all of the prompt");
-    }
-  } catch (const pronk::BackendError&) {
-    check(shape_.faults, "generation: got a backend error without a fault");
-  } catch (const pronk::SchedulerClosedError&) {
-    check(closed_, "generation: got closed while open");
-  }
-  if (said != (complete ? whole : whole.substr(0, said.size()))) {
-    fail("text: got '" + said + "', expected " + (complete ? "" : "a beginning of ") + "'" + whole + "'");
-  }
-  check(said.starts_with(request.taken), "stream: got text that is not in the result");
-}
-
-void World::check_gate() {
-  pronk::Statistics s;
-  rig_.state->gate->fill(s);
-  equal("active", s.active, gate_.active);
-  equal("waiting", s.waiting, static_cast<std::int64_t>(gate_.waiting.size()));
-  equal("max_concurrent", s.max_concurrent, gate_.max);
-  equal("high_water", s.high_water, gate_.high_water);
-  equal("acquired", static_cast<std::int64_t>(s.acquired), static_cast<std::int64_t>(gate_.acquired));
-  equal("released", static_cast<std::int64_t>(s.released), static_cast<std::int64_t>(gate_.released));
-  equal("acquired - released", static_cast<std::int64_t>(s.acquired - s.released), s.active);
-  equal("timed_out", static_cast<std::int64_t>(s.timed_out), static_cast<std::int64_t>(gate_.timed_out));
-  equal("abandoned", static_cast<std::int64_t>(s.abandoned), static_cast<std::int64_t>(gate_.abandoned));
-  check(std::abs(s.wait_seconds - static_cast<double>(gate_.waited) * 1e-9) < 1e-6, "wait_seconds: got another sum");
-  check(s.high_water <= shape_.gate.max_concurrent, "high_water: got more than there ever were permits");
-  check(s.waiting == 0 || s.active >= s.max_concurrent || closed_, "gate: got a waiter beside a free permit");
-}
-
-void World::check_places() {
-  for (auto& [id, place] : places_) {
-    const auto expected = gate_.granted.contains(id)  ? TicketStatus::kGranted
-                          : gate_.is_waiting(id) ? TicketStatus::kWaiting
-                                                 : TicketStatus::kClosed;
-    const TicketStatus got = place.ticket.status();
-    if (got != expected) fail(show("status of a ticket", static_cast<int>(got), static_cast<int>(expected)));
-  }
-}
-
-void World::check_lanes() {
-  if (const std::string difference = rig_.difference(); !difference.empty()) fail(difference);
-  std::int64_t busy = 0;
-  for (const auto& sequence : rig_.loop->sequences().sequences()) busy += sequence->busy;
-  std::int64_t running = 0;
-  for (const auto& [id, request] : requests_) running += !request.settled && !gate_.is_waiting(id);
-  check(busy <= running, "lanes: got more of them busy than generations have a permit");
-  check(busy <= rig_.loop->n_lanes(), "lanes: got more of them busy than there are");
-  if (loop_steps_ % 64 == 0) {
-    if (const auto violations = rig_.model.violations(); !violations.empty()) fail("misuse: " + violations.front());
-  }
-}
-
-// ---- the end
-
-void World::end() {
-  const bool drain = one_in(2);
-  if (drain) {
-    // close(drain) would wait for the steps that only this thread makes, so it is called when they are made.
-    rig_.state->gate->refuse_new();
-    gate_.refusing = true;
-    for (int i = 0; i < 100; ++i) step(false);
-    rig_.model.clear_faults();
-    for (int i = 0; gate_.active > 0 || !gate_.waiting.empty(); ++i) {
-      check(i < 10000, "drain: got no end");
-      ++steps_;
-      for (auto it = places_.begin(); it != places_.end();) {
-        const auto next = std::next(it);
-        if (gate_.granted.contains(it->first)) drop_place(it, false);
-        it = next;
-      }
-      for (auto it = permits_.begin(); it != permits_.end();) {
-        const auto next = std::next(it);
-        if (it->second.running == 0) drop_permit(it);
-        it = next;
-      }
-      loop_step();
-      settle_all();
-      check_gate();
-      check_places();
-    }
-    check(rig_.scheduler->close(true, 0ns), "close: got false, expected it to end in time");
-  } else {
-    check(rig_.scheduler->close(false, 0ns), "close: got false, expected it to end in time");
-    for (const GateModel::Waiter& waiter : gate_.waiting) {
-      if (const auto it = requests_.find(waiter.id); it != requests_.end()) it->second.settled = true;
-    }
-    gate_.waiting.clear();
-    gate_.refusing = true;
-  }
-  closed_ = true;
-  ++loop_steps_;  // the end of a loop ends what is cancelled
-  for (auto& [id, request] : requests_) {
-    if (request.generation) check(request.generation->done(), "close: got a generation that goes on");
-  }
-  fetch_mail();
-  settle_all();
-  for (const auto& [id, request] : requests_) {
-    if (request.generation) check_request(request);
-  }
-  check_gate();
-  check_places();
-  while (!places_.empty()) give_up_place();
-  while (!permits_.empty()) release();
-  check_gate();
-  equal("active at the end", gate_.active, 0);
-  check(rig_.scheduler->close(one_in(2)), "close: got false when called again");
-}
-
-Report World::report() {
-  const auto s = rig_.scheduler->statistics();
-  const auto counters = rig_.model.counters();
-  equal("generations", static_cast<std::int64_t>(s.generations), static_cast<std::int64_t>(submitted_));
-  equal("generations by end", static_cast<std::int64_t>(s.completed + s.cancelled + s.failed),
-        static_cast<std::int64_t>(s.generations));
-  if (!shape_.faults) {
-    equal("failed", static_cast<std::int64_t>(s.failed), 0);
-    equal("evaluated_tokens", static_cast<std::int64_t>(s.evaluated_tokens), static_cast<std::int64_t>(counters.items));
-  }
-  equal("running", s.running, 0);
-  if (const auto violations = rig_.model.violations(); !violations.empty()) fail("misuse: " + violations.front());
-  return {counters.decode_calls, s.generations, s.completed, s.cancelled, s.failed, s.reused_tokens, s.acquired};
-}
-
-}  // namespace
 
 Report run(std::uint64_t seed, std::int64_t steps) { return World(seed).run(steps); }
 

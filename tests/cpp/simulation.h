@@ -1,5 +1,6 @@
-// A seeded simulation of the whole scheduler: gate, permits, decode loop and sequence pool over a scripted model and a
-// clock that stands still, everything on one thread, so that a seed repeats a run exactly.
+// A seeded simulation of the whole scheduler: gate, permits, decode loop and sequence pool over a
+// scripted model and a clock that stands still, everything on one thread, so that a seed repeats a
+// run exactly.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,9 @@ struct Report {
   std::uint64_t permits = 0;
 };
 
-/// Makes `steps` random steps, then ends the scheduler, drained or not. After each step everything is compared with a
-/// reference model of the gate and with what the scripted model says. Throws Failure.
+/// Makes `steps` random steps, then ends the scheduler, drained or not. After each step everything
+/// is compared with a reference model of the gate and with what the scripted model says. Throws
+/// Failure.
 Report run(std::uint64_t seed, std::int64_t steps);
 
 }  // namespace simulation

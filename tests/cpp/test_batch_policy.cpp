@@ -29,7 +29,8 @@ int size_of(const BatchPlan& plan) {
 }
 
 /// What holds for every plan. `budget` is that of the policy before the call.
-bool holds(std::span<const LaneWork> work, std::span<const BatchPlan> plans, int n_batch, int budget) {
+bool holds(std::span<const LaneWork> work, std::span<const BatchPlan> plans, int n_batch,
+           int budget) {
   std::map<int, int> given;
   std::map<int, int> batches_of;
   bool good = true;
@@ -71,7 +72,8 @@ bool holds(std::span<const LaneWork> work, std::span<const BatchPlan> plans, int
   std::vector<int> order;
   for (const BatchPlan& plan : plans) {
     for (const Slice& slice : plan) {
-      const auto lane = std::find_if(work.begin(), work.end(), [&](auto& w) { return w.lane == slice.lane; });
+      const auto lane =
+          std::find_if(work.begin(), work.end(), [&](auto& w) { return w.lane == slice.lane; });
       if (!good) break;
       if (lane->alone) good &= CHECK_EQ(plan.size(), 1u);
       if (!lane->alone && lane->remaining == 1) order.push_back(slice.lane);
@@ -97,8 +99,9 @@ TEST(policy_small_cases_exhaustively) {
     int remaining, most;
     bool alone;
   };
-  const std::vector<Kind> kinds = {{0, 0, false}, {1, 1, false}, {2, 2, false}, {3, 1, false}, {9, 9, false},
-                                   {9, 4, false}, {1, 1, true},  {7, 7, true},  {7, 2, true}};
+  const std::vector<Kind> kinds = {{0, 0, false}, {1, 1, false}, {2, 2, false},
+                                   {3, 1, false}, {9, 9, false}, {9, 4, false},
+                                   {1, 1, true},  {7, 7, true},  {7, 2, true}};
   const std::size_t n = kinds.size();
   for (int n_batch = 1; n_batch <= 8; ++n_batch) {
     for (std::size_t code = 0; code < n * n * n * n; ++code) {
@@ -141,7 +144,8 @@ TEST(policy_random_cases) {
 }
 
 TEST(policy_round_robin_serves_everybody) {
-  // Any number of lanes in prefill beside one that decodes, any budget: nobody waits longer than one turn.
+  // Any number of lanes in prefill beside one that decodes, any budget: nobody waits longer than
+  // one turn.
   for (int n_lanes = 1; n_lanes <= 20; ++n_lanes) {
     for (int chunk = 1; chunk <= 20; ++chunk) {
       PolicyOptions with = options(64);
@@ -166,7 +170,8 @@ TEST(policy_round_robin_serves_everybody) {
 
 TEST(policy_shares_evenly) {
   BatchPolicy policy(options(30));
-  const std::vector<LaneWork> work = {{0, 100, 100, false}, {1, 100, 100, false}, {2, 4, 4, false}, {3, 100, 100, false}};
+  const std::vector<LaneWork> work = {
+      {0, 100, 100, false}, {1, 100, 100, false}, {2, 4, 4, false}, {3, 100, 100, false}};
   std::map<int, int> given;
   for (int step = 0; step < 20; ++step) {
     for (const BatchPlan& plan : policy.plan(work)) {

@@ -1,118 +1,23 @@
-// The decode loop, stepped by hand over a scripted model: greedy text is what the model says to the prompt alone,
-// whatever else runs, ends, fails or is reused beside it.
+// The decode loop, stepped by hand over a scripted model: greedy text is what the model says to the
+// prompt alone, whatever else runs, ends, fails or is reused beside it.
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "by_hand.h"
 #include "check.h"
+#include "decode_rig.h"
 #include "pronk/error.h"
 
 namespace {
 
 using namespace std::chrono_literals;
-using by_hand::greedy;
-using by_hand::tokens;
-using by_hand::Tokens;
+using namespace decode_rig;
 using pronk::FinishReason;
-using pronk::Generation;
-using pronk::GenerationParams;
-using pronk::InferencePermit;
-using pronk::MemoryKind;
-using pronk::PoolOptions;
-using pronk::testing::Fault;
 using pronk::testing::FaultKind;
-using pronk::testing::FaultPoint;
-using pronk::testing::ScriptedOptions;
-
-constexpr MemoryKind kAllKinds[] = {MemoryKind::kPlain, MemoryKind::kSlidingWindow, MemoryKind::kRecurrent,
-                                    MemoryKind::kHybrid};
-
-struct Layout {
-  const char* layout;
-  const char* kv;
-};
-constexpr Layout kAllLayouts[] = {{"isolated", "auto"}, {"batched", "shared"}, {"batched", "split"}};
-
-struct Shape {
-  MemoryKind kind = MemoryKind::kPlain;
-  Layout layout = {"batched", "shared"};
-  int permits = 4;
-  int n_ctx = 64;
-  int n_batch = 32;
-  int n_cached = 4;
-};
-
-struct Rig : by_hand::Scheduler {
-  explicit Rig(const Shape& shape = {})
-      : Scheduler(
-            [&] {
-              ScriptedOptions options;
-              options.memory_kind = shape.kind;
-              options.n_swa = shape.kind == MemoryKind::kSlidingWindow ? 6 : 0;
-              return options;
-            }(),
-            [&] {
-              pronk::SchedulerOptions options;
-              options.max_concurrent = shape.permits;
-              return options;
-            }(),
-            [&] {
-              PoolOptions options;
-              options.layout = shape.layout.layout;
-              options.kv = shape.layout.kv;
-              options.n_ctx = shape.n_ctx;
-              options.n_batch = shape.n_batch;
-              options.n_cached = shape.n_cached;
-              return options;
-            }()) {}
-
-  Generation generate(const std::string& prompt, const GenerationParams& params) {
-    return scheduler->generate(tokens(prompt), params);
-  }
-
-  std::string expected(const std::string& prompt, int n) const {
-    const Tokens said = model.expected(tokens(prompt), n);
-    return {said.begin(), said.end()};
-  }
-
-  /// All is quiet: no permit held, contexts and pool agree, nothing was done that would have aborted.
-  void check_quiet() {
-    CHECK_EQ(scheduler->active_count(), 0);
-    CHECK_EQ(scheduler->waiting_count(), 0);
-    check_sound();
-    const auto s = scheduler->statistics();
-    CHECK_EQ(s.running, 0);
-    CHECK_EQ(s.generations, s.completed + s.cancelled + s.failed);
-  }
-  void check_sound() {
-    CHECK_EQ(difference(), "");
-    CHECK_EQ(model.violations(), std::vector<std::string>{});
-  }
-};
-
-/// Every shape that a test runs over.
-template <class Test>
-void over_all(Test&& test) {
-  for (const MemoryKind kind : kAllKinds) {
-    for (const Layout& layout : kAllLayouts) {
-      Shape shape;
-      shape.kind = kind;
-      shape.layout = layout;
-      test(shape);
-    }
-  }
-}
-
-std::string text_of(const Generation& generation) {
-  CHECK(generation.done());
-  return generation.result().text;
-}
 
 }  // namespace
 
@@ -122,7 +27,8 @@ TEST(loop_says_what_the_model_says) {
     std::vector<std::string> prompts;
     std::vector<Generation> generations;
     for (int i = 0; i < 12; ++i) {
-      prompts.push_back(std::string(static_cast<std::size_t>(i % 5 + 1), static_cast<char>('a' + i)));
+      prompts.push_back(
+          std::string(static_cast<std::size_t>(i % 5 + 1), static_cast<char>('a' + i)));
       generations.push_back(rig.generate(prompts.back(), greedy(10)));
     }
     CHECK_EQ(rig.scheduler->active_count(), 4);
@@ -140,7 +46,8 @@ TEST(loop_says_what_the_model_says) {
     CHECK_EQ(s.completed, 12u);
     CHECK_EQ(s.completion_tokens, 120u);
     CHECK_EQ(s.evaluated_tokens, rig.model.counters().items);
-    CHECK_EQ(s.prompt_tokens, s.reused_tokens + s.evaluated_tokens - 12 * 9);  // the last token is not evaluated
+    CHECK_EQ(s.prompt_tokens,
+             s.reused_tokens + s.evaluated_tokens - 12 * 9);  // the last token is not evaluated
   });
 }
 
@@ -203,8 +110,8 @@ TEST(loop_multi_turn_evaluates_new_tokens_only) {
       // The last token that was said is not evaluated before the next turn.
       const auto usage = generation.result().usage;
       if (isolated) {
-        // Only what was evaluated in whole chunks has the bits of a fresh evaluation; and to that point the memory has
-        // to be cut.
+        // Only what was evaluated in whole chunks has the bits of a fresh evaluation; and to that
+        // point the memory has to be cut.
         const bool cuttable = shape.kind == MemoryKind::kPlain;
         CHECK_EQ(usage.cached_tokens, turn == 0 || !cuttable ? 0 : last_prompt / 4 * 4);
       } else {
@@ -228,16 +135,18 @@ TEST(loop_evaluates_a_common_prefix_once) {
       const std::string system = "you are a helpful assistant and";  // 31 tokens: two batches
       std::vector<Generation> generations;
       for (int i = 0; i < 6; ++i) {
-        generations.push_back(rig.generate(system + std::string(1, static_cast<char>('A' + i)), greedy(4)));
+        generations.push_back(
+            rig.generate(system + std::string(1, static_cast<char>('A' + i)), greedy(4)));
         if (!together) rig.loop->step();
       }
       CHECK(rig.run());
       for (int i = 0; i < 6; ++i) {
-        CHECK_EQ(text_of(generations[i]), rig.expected(system + std::string(1, static_cast<char>('A' + i)), 4));
+        CHECK_EQ(text_of(generations[i]),
+                 rig.expected(system + std::string(1, static_cast<char>('A' + i)), 4));
       }
       rig.check_quiet();
-      // The common part once, then a last prompt token and three completion tokens for each. Who comes late may find
-      // the rest of it too short to wait for.
+      // The common part once, then a last prompt token and three completion tokens for each. Who
+      // comes late may find the rest of it too short to wait for.
       if (!together) continue;
       CHECK_EQ(rig.model.counters().items, system.size() + 6 * 4);
       CHECK_EQ(rig.scheduler->statistics().reused_tokens, 5 * system.size());
@@ -246,7 +155,8 @@ TEST(loop_evaluates_a_common_prefix_once) {
 }
 
 TEST(loop_prefix_leader_may_end_at_any_moment) {
-  // Others wait for the prefix that one evaluates. It is cancelled, or fails: they go on by themselves.
+  // Others wait for the prefix that one evaluates. It is cancelled, or fails: they go on by
+  // themselves.
   const std::string system = "a system prompt that is quite a bit longer than one batch";
   for (int at = 0; at < 12; ++at) {
     for (const bool fail : {false, true}) {
@@ -255,7 +165,8 @@ TEST(loop_prefix_leader_may_end_at_any_moment) {
       shape.n_ctx = 128;
       Rig rig(shape);
       std::vector<Generation> generations;
-      for (const char c : {'A', 'B', 'C', 'D'}) generations.push_back(rig.generate(system + c, greedy(4)));
+      for (const char c : {'A', 'B', 'C', 'D'})
+        generations.push_back(rig.generate(system + c, greedy(4)));
       for (int i = 0; i < at; ++i) rig.loop->step();
       if (fail) {
         rig.model.add_fault({.kind = FaultKind::kRuntimeError});
@@ -327,10 +238,13 @@ TEST(loop_streams_keep_pace_beside_long_prompts) {
   rig.loop->step();
   rig.model.record(true);
   std::vector<Generation> prompts;
-  for (const char c : {'x', 'y', 'z'}) prompts.push_back(rig.generate(std::string(600, c), greedy(1)));
+  for (const char c : {'x', 'y', 'z'})
+    prompts.push_back(rig.generate(std::string(600, c), greedy(1)));
   std::map<std::int32_t, int> idle;
   std::size_t seen_batches = 0;
-  for (int i = 0; i < 400 && !std::all_of(prompts.begin(), prompts.end(), [](auto& g) { return g.done(); }); ++i) {
+  for (int i = 0; i < 400 && !std::all_of(
+                                 prompts.begin(), prompts.end(), [](auto& g) { return g.done(); });
+       ++i) {
     const auto before = stream.text().size();
     rig.loop->step();
     if (!CHECK_EQ(stream.text().size(), before + 1)) break;
@@ -359,10 +273,12 @@ TEST(loop_more_lanes_than_a_batch_holds) {
     Rig rig(shape);
     rig.model.record(true);
     std::vector<Generation> generations;
-    for (int i = 0; i < 64; ++i) generations.push_back(rig.generate(std::string(1, static_cast<char>(' ' + i)), greedy(5)));
+    for (int i = 0; i < 64; ++i)
+      generations.push_back(rig.generate(std::string(1, static_cast<char>(' ' + i)), greedy(5)));
     CHECK(rig.run());
     for (int i = 0; i < 64; ++i) {
-      CHECK_EQ(text_of(generations[i]), rig.expected(std::string(1, static_cast<char>(' ' + i)), 5));
+      CHECK_EQ(text_of(generations[i]),
+               rig.expected(std::string(1, static_cast<char>(' ' + i)), 5));
     }
     for (const auto& batch : rig.model.batches()) CHECK(batch.items.size() <= 16);
     rig.check_quiet();
@@ -404,11 +320,13 @@ TEST(loop_a_hog_ends_alone) {
     endless.max_tokens.reset();
     auto hog = rig.generate("hog", endless);
     std::vector<Generation> small;
-    for (int i = 0; i < 30; ++i) small.push_back(rig.generate("small " + std::to_string(i), greedy(12)));
+    for (int i = 0; i < 30; ++i)
+      small.push_back(rig.generate("small " + std::to_string(i), greedy(12)));
     CHECK(rig.run());
     CHECK_EQ(text_of(hog), rig.expected("hog", 45));
     CHECK_EQ(hog.result().finish_reason, FinishReason::kLength);
-    for (int i = 0; i < 30; ++i) CHECK_EQ(text_of(small[i]), rig.expected("small " + std::to_string(i), 12));
+    for (int i = 0; i < 30; ++i)
+      CHECK_EQ(text_of(small[i]), rig.expected("small " + std::to_string(i), 12));
     rig.check_quiet();
     CHECK_EQ(rig.scheduler->statistics().failed, 0u);
   }
@@ -423,10 +341,12 @@ TEST(loop_cached_sequences_make_room) {
   Rig rig(shape);
   for (int round = 0; round < 3; ++round) {
     std::vector<Generation> generations;
-    for (int i = 0; i < 16; ++i) generations.push_back(rig.generate(std::string(10, static_cast<char>('a' + i)), greedy(20)));
+    for (int i = 0; i < 16; ++i)
+      generations.push_back(rig.generate(std::string(10, static_cast<char>('a' + i)), greedy(20)));
     CHECK(rig.run());
     for (int i = 0; i < 16; ++i) {
-      CHECK_EQ(text_of(generations[i]), rig.expected(std::string(10, static_cast<char>('a' + i)), 20));
+      CHECK_EQ(text_of(generations[i]),
+               rig.expected(std::string(10, static_cast<char>('a' + i)), 20));
     }
     rig.check_quiet();
   }
@@ -456,7 +376,8 @@ TEST(loop_cancel_takes_effect_within_a_step) {
     }
     CHECK_EQ(decoding.text(), rig.expected("abc", static_cast<int>(decoding.text().size())));
     std::string piece;
-    while (!decoding.text().empty() && decoding.next_for(piece, 0ns) == pronk::StreamStatus::kPiece) break;
+    while (!decoding.text().empty() && decoding.next_for(piece, 0ns) == pronk::StreamStatus::kPiece)
+      break;
     CHECK_THROWS(pronk::GenerationCancelled, decoding.next_for(piece, 0ns));
     // Cancelled while it queued: costs nothing and counts as abandoned.
     std::vector<Generation> holders;
@@ -522,198 +443,6 @@ TEST(loop_permit_is_free_before_the_end_is_seen) {
   CHECK_EQ(text_of(next), rig.expected("two", 3));
 }
 
-// ---- faults
-
-TEST(loop_survives_every_status_at_every_call) {
-  // W05 and W07: each failure at each of the first calls, with any part of the batch applied. Nobody gets a wrong text,
-  // and afterwards everything works as on the first day.
-  over_all([](Shape shape) {
-    shape.permits = 3;
-    for (const FaultKind kind : {FaultKind::kNoSlot, FaultKind::kAborted, FaultKind::kInvalidBatch,
-                                 FaultKind::kNoMemory, FaultKind::kFailed}) {
-      for (const std::uint64_t call : {1, 2, 3, 5, 9}) {
-        for (const int times : {1, 2, 4}) {
-          for (const int applied : {0, 1, 5}) {
-            const bool nothing = kind == FaultKind::kNoSlot || kind == FaultKind::kInvalidBatch;
-            if (nothing && applied > 0) continue;
-            Rig rig(shape);
-            rig.model.add_fault({.kind = kind, .call = call, .times = times, .applied = applied});
-            std::vector<std::string> prompts = {"shared one", "shared two", "other", "shared one and more"};
-            std::vector<Generation> generations;
-            for (const auto& prompt : prompts) generations.push_back(rig.generate(prompt, greedy(8)));
-            int steps = 0;
-            while (rig.loop->step()) {
-              if (!CHECK(++steps < 1000)) break;
-              rig.check_sound();
-            }
-            for (std::size_t i = 0; i < prompts.size(); ++i) {
-              REQUIRE(generations[i].done());
-              try {
-                CHECK_EQ(generations[i].result().text, rig.expected(prompts[i], 8));
-              } catch (const pronk::BackendError&) {
-                CHECK(times > 1);  // one failure is forgiven
-                const auto said = generations[i].text();
-                CHECK_EQ(said, rig.expected(prompts[i], static_cast<int>(said.size())));
-              }
-            }
-            rig.check_quiet();
-            // The canary.
-            rig.model.clear_faults();
-            auto canary = rig.generate("shared one", greedy(16));
-            CHECK(rig.run());
-            CHECK_EQ(text_of(canary), rig.expected("shared one", 16));
-            CHECK(rig.scheduler->statistics().healthy);
-            rig.check_quiet();
-          }
-        }
-      }
-    }
-  });
-}
-
-TEST(loop_survives_exceptions) {
-  // C25: an exception loses the generations of its batch, nothing else; the context is made anew.
-  over_all([](const Shape& shape) {
-    for (const FaultKind kind : {FaultKind::kRuntimeError, FaultKind::kBadAlloc, FaultKind::kForeignException}) {
-      Rig rig(shape);
-      const int contexts = rig.model.counters().backends_made;
-      auto before = rig.generate("keeps", greedy(3));
-      CHECK(rig.run());
-      rig.model.add_fault({.kind = kind, .call = rig.model.counters().decode_calls + 4});
-      std::vector<Generation> generations;
-      for (const char* prompt : {"a", "b", "c"}) generations.push_back(rig.generate(prompt, greedy(10)));
-      CHECK(rig.run());
-      int failed = 0;
-      const char* prompts[] = {"a", "b", "c"};
-      for (std::size_t i = 0; i < 3; ++i) {
-        REQUIRE(generations[i].done());
-        try {
-          CHECK_EQ(generations[i].result().text, rig.expected(prompts[i], 10));
-        } catch (const pronk::BackendError&) {
-          ++failed;
-        }
-      }
-      CHECK(failed >= 1);
-      if (std::string(shape.layout.layout) == "isolated") CHECK_EQ(failed, 1);
-      auto after = rig.generate("keeps", greedy(3));
-      CHECK(rig.run());
-      CHECK_EQ(text_of(after), rig.expected("keeps", 3));
-      CHECK_EQ(rig.model.counters().backends_alive, contexts);
-      CHECK(rig.scheduler->statistics().healthy);
-      rig.check_quiet();
-    }
-  });
-}
-
-TEST(loop_reports_no_reuse_of_a_lost_context) {
-  Shape shape;
-  shape.permits = 1;
-  Rig rig(shape);
-  auto cached = rig.generate("a long enough prompt", greedy(3));
-  CHECK(rig.run());
-  rig.model.add_fault({.kind = FaultKind::kRuntimeError});
-  auto lost = rig.generate("something else", greedy(3));
-  CHECK(rig.run());
-  CHECK_THROWS(pronk::BackendError, lost.result());
-  // The context is gone, and what it held.
-  auto again = rig.generate("a long enough prompt", greedy(3));
-  CHECK(rig.run());
-  CHECK_EQ(text_of(again), rig.expected("a long enough prompt", 3));
-  CHECK_EQ(again.result().usage.cached_tokens, 0);
-  rig.check_quiet();
-}
-
-TEST(loop_survives_a_context_that_cannot_be_made_again) {
-  over_all([](const Shape& shape) {
-    for (const FaultKind kind : {FaultKind::kNoMemory, FaultKind::kFailed, FaultKind::kBadAlloc, FaultKind::kForeignException}) {
-      Rig rig(shape);
-      const int contexts = rig.model.counters().backends_alive;
-      rig.model.add_fault({.kind = FaultKind::kRuntimeError, .times = contexts});
-      rig.model.add_fault({.point = FaultPoint::kMakeBackend, .kind = kind, .times = -1});
-      std::vector<Generation> generations;
-      for (int i = 0; i < 8; ++i) generations.push_back(rig.generate(std::string(1, static_cast<char>('a' + i)), greedy(4)));
-      CHECK(rig.run());
-      for (const auto& g : generations) {
-        REQUIRE(g.done());
-        CHECK_THROWS(pronk::BackendError, g.result());
-      }
-      CHECK(!rig.scheduler->statistics().healthy);
-      rig.check_quiet();
-      // As soon as there is memory again, it goes on.
-      rig.model.clear_faults();
-      auto canary = rig.generate("canary", greedy(6));
-      CHECK(rig.run());
-      CHECK_EQ(text_of(canary), rig.expected("canary", 6));
-      CHECK(rig.scheduler->statistics().healthy);
-      rig.check_quiet();
-    }
-  });
-}
-
-TEST(loop_survives_removals_and_copies_that_fail) {
-  over_all([](const Shape& shape) {
-    for (const FaultPoint point : {FaultPoint::kSeqRemove, FaultPoint::kSeqCopy}) {
-      for (const FaultKind kind : {FaultKind::kReturnFalse, FaultKind::kRuntimeError, FaultKind::kForeignException}) {
-        if (point == FaultPoint::kSeqCopy && kind == FaultKind::kReturnFalse) continue;
-        for (const std::uint64_t call : {1, 2, 3, 4, 6}) {
-          for (const int times : {1, 3}) {
-            Rig rig(shape);
-            rig.model.add_fault({.point = point, .kind = kind, .call = call, .times = times});
-            std::vector<std::string> prompts;
-            std::vector<Generation> generations;
-            for (int i = 0; i < 10; ++i) {
-              prompts.push_back("the same twenty tokens " + std::to_string(i % 7));
-              generations.push_back(rig.generate(prompts.back(), greedy(6)));
-            }
-            CHECK(rig.run());
-            for (std::size_t i = 0; i < prompts.size(); ++i) {
-              REQUIRE(generations[i].done());
-              CHECK_EQ(text_of(generations[i]), rig.expected(prompts[i], 6));
-            }
-            rig.check_quiet();
-          }
-        }
-      }
-    }
-  });
-}
-
-TEST(loop_window_moved_by_a_failed_chunk) {
-  // A chunk that fails half-way has pushed older cells out of the window: what is left is no state to go on from.
-  for (int applied = 0; applied <= 8; ++applied) {
-    Shape shape;
-    shape.kind = MemoryKind::kSlidingWindow;
-    shape.n_batch = 8;
-    for (int n_prompt = 9; n_prompt < 20; ++n_prompt) {
-      Rig rig(shape);
-      rig.model.add_fault({.kind = FaultKind::kFailed, .call = 2, .applied = applied});
-      const std::string prompt = std::string("abcdefghijklmnopqrst").substr(0, static_cast<std::size_t>(n_prompt));
-      auto generation = rig.generate(prompt, greedy(8));
-      CHECK(rig.run());
-      CHECK_EQ(text_of(generation), rig.expected(prompt, 8));
-      rig.check_quiet();
-    }
-  }
-}
-
-TEST(loop_logits_that_cannot_be_sampled) {
-  for (const FaultKind kind : {FaultKind::kNanLogits, FaultKind::kImpossibleLogits}) {
-    Rig rig;
-    auto a = rig.generate("first", greedy(10));
-    rig.loop->step();
-    rig.model.add_fault({.kind = kind});
-    rig.loop->step();
-    CHECK(a.done());
-    CHECK_THROWS(pronk::BackendError, a.result());
-    auto b = rig.generate("first", greedy(10));
-    CHECK(rig.run());
-    CHECK_EQ(text_of(b), rig.expected("first", 10));
-    rig.check_quiet();
-  }
-}
-
-// ---- the end
-
 TEST(loop_close_rings_for_everybody) {
   // Running, submitted and queued generations: their consumers sleep until the bell rings.
   over_all([](Shape shape) {
@@ -757,71 +486,4 @@ TEST(loop_permit_after_close) {
   CHECK_EQ(rig.scheduler->active_count(), 1);
   permit.release();
   CHECK_EQ(rig.scheduler->active_count(), 0);
-}
-
-// ---- everything at once
-
-TEST(loop_random_interleavings) {
-  const std::uint64_t seed = check::seed();
-  std::mt19937_64 random(seed);
-  const auto up_to = [&](std::uint64_t n) { return static_cast<int>(random() % n); };
-  for (int round = 0; round < 40; ++round) {
-    Shape shape;
-    shape.kind = kAllKinds[up_to(4)];
-    shape.layout = kAllLayouts[up_to(3)];
-    shape.permits = 1 + up_to(5);
-    shape.n_ctx = 24 + up_to(60);
-    shape.n_batch = 1 + up_to(24);
-    shape.n_cached = up_to(5);
-    const bool faulty = up_to(2) == 0;
-    Rig rig(shape);
-    struct Request {
-      std::string prompt;
-      int n;
-      Generation generation;
-    };
-    std::vector<Request> requests;
-    const std::string stems[] = {"", "common system ", "common system prompt for all ", "else "};
-    for (int step = 0; step < 300; ++step) {
-      if (requests.size() < 40 && up_to(4) == 0) {
-        std::string prompt = stems[up_to(4)];
-        for (int i = up_to(6) + 1; i > 0; --i) prompt += static_cast<char>('a' + up_to(2));
-        if (static_cast<int>(prompt.size()) >= shape.n_ctx) continue;
-        auto params = greedy(up_to(20));
-        params.cache = up_to(6) != 0;
-        params.cache_scope = up_to(6) == 0 ? "other" : "";
-        auto generation = rig.generate(prompt, params);
-        requests.push_back({prompt, *params.max_tokens, std::move(generation)});
-      }
-      if (!requests.empty() && up_to(12) == 0) requests[random() % requests.size()].generation.cancel();
-      if (faulty && up_to(10) == 0) {
-        constexpr FaultKind kinds[] = {FaultKind::kNoSlot,       FaultKind::kAborted,  FaultKind::kInvalidBatch,
-                                       FaultKind::kNoMemory,     FaultKind::kFailed,   FaultKind::kNanLogits,
-                                       FaultKind::kRuntimeError, FaultKind::kBadAlloc, FaultKind::kForeignException};
-        Fault fault{.kind = kinds[up_to(9)], .times = 1 + up_to(2)};
-        if (fault.kind != FaultKind::kNoSlot && fault.kind != FaultKind::kInvalidBatch) fault.applied = up_to(6);
-        rig.model.add_fault(fault);
-      }
-      if (faulty && up_to(30) == 0) rig.model.add_fault({.point = FaultPoint::kSeqRemove, .kind = FaultKind::kReturnFalse});
-      rig.loop->step();
-      if (up_to(20) == 0) rig.model.clear_faults();
-      rig.check_sound();
-    }
-    rig.model.clear_faults();
-    CHECK(rig.run());
-    for (const Request& request : requests) {
-      REQUIRE(request.generation.done());
-      const int room = shape.n_ctx - static_cast<int>(request.prompt.size());
-      const std::string whole = rig.expected(request.prompt, std::min(request.n, room));
-      const std::string said = request.generation.text();
-      bool complete = false;
-      try {
-        complete = request.generation.result().finish_reason != FinishReason::kCancelled;
-      } catch (const pronk::BackendError&) {
-        CHECK(faulty);
-      }
-      if (!CHECK_EQ(said, complete ? whole : whole.substr(0, said.size()))) return;
-    }
-    rig.check_quiet();
-  }
 }

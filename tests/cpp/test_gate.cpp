@@ -1,4 +1,5 @@
-// The gate through its public face, without a pool: order, hand-over, and that no permit is ever lost or doubled.
+// The gate through its public face, without a pool: order, hand-over, and that no permit is ever
+// lost or doubled.
 #include <atomic>
 #include <chrono>
 #include <limits>
@@ -110,7 +111,9 @@ TEST(gate_lets_nobody_barge_in) {
   CHECK_EQ(waiting.status(), TicketStatus::kGranted);
   CHECK(!scheduler.try_acquire());
   CHECK_EQ(scheduler.active_count(), 1);
-  { auto taken = waiting.take(); }
+  {
+    auto taken = waiting.take();
+  }
   CHECK(scheduler.try_acquire().has_value());
   check_idle(scheduler);
 }
@@ -333,7 +336,9 @@ TEST(gate_drains) {
   // New ones are refused, those that wait are served.
   CHECK_THROWS(pronk::SchedulerClosedError, scheduler.enqueue());
   permit.release();
-  { auto last = ticket.take(); }
+  {
+    auto last = ticket.take();
+  }
   closer.join();
   check_idle(scheduler);
 
@@ -398,7 +403,8 @@ TEST(gate_handles_outlive_the_scheduler) {
 }
 
 TEST(gate_cancel_races_with_grant) {
-  // One thread releases, another gives its ticket up at the same time, in every way there is: the permit is never lost.
+  // One thread releases, another gives its ticket up at the same time, in every way there is: the
+  // permit is never lost.
   std::mt19937_64 random(check::seed());
   for (int round = 0; round < 500; ++round) {
     ManualClock clock;
@@ -433,7 +439,9 @@ TEST(gate_cancel_races_with_grant) {
     }
     releaser.join();
     if (!CHECK_EQ(c.status(), TicketStatus::kGranted)) break;
-    { auto mine = c.take(); }
+    {
+      auto mine = c.take();
+    }
     check_idle(scheduler);
     CHECK_EQ(scheduler.statistics().high_water, 1);
   }
@@ -472,7 +480,8 @@ TEST(gate_random_threads) {
             break;
           case 2: {
             Ticket ticket = scheduler.enqueue(priority(static_cast<int>(random() % 5)));
-            if (ticket.wait_for(std::chrono::microseconds(random() % 20)) == TicketStatus::kGranted) {
+            if (ticket.wait_for(std::chrono::microseconds(random() % 20)) ==
+                TicketStatus::kGranted) {
               hold(ticket.take(), random);
             }
             break;

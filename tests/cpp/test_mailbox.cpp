@@ -1,4 +1,5 @@
-// The mailbox: keys arrive once and in order, and the descriptor is readable exactly while there is something to fetch.
+// The mailbox: keys arrive once and in order, and the descriptor is readable exactly while there is
+// something to fetch.
 #include <poll.h>
 
 #include <algorithm>
@@ -77,7 +78,8 @@ TEST(mailbox_loses_no_key_among_threads) {
   std::vector<std::uint64_t> next(kThreads, 0);
   std::size_t seen = 0;
   while (seen < kThreads * kKeys) {
-    // Every key was rung for, so that the descriptor says so: a reader that sleeps on it misses none.
+    // Every key was rung for, so that the descriptor says so: a reader that sleeps on it misses
+    // none.
     if (!CHECK(readable(mailbox, 60000))) break;
     for (const std::uint64_t key : mailbox.drain()) {
       const std::size_t thread = key / kKeys;

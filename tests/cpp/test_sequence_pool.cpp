@@ -1,5 +1,5 @@
-// The sequence pool over scripted contexts: which prefix may be reused in which memory, what is given up first, and that
-// what the pool knows is what the contexts hold, whatever they refuse.
+// The sequence pool over scripted contexts: which prefix may be reused in which memory, what is
+// given up first, and that what the pool knows is what the contexts hold, whatever they refuse.
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -28,8 +28,8 @@ using pronk::testing::ScriptedModel;
 using pronk::testing::ScriptedOptions;
 using Tokens = std::vector<Token>;
 
-constexpr MemoryKind kAllKinds[] = {MemoryKind::kPlain, MemoryKind::kSlidingWindow, MemoryKind::kRecurrent,
-                                    MemoryKind::kHybrid};
+constexpr MemoryKind kAllKinds[] = {MemoryKind::kPlain, MemoryKind::kSlidingWindow,
+                                    MemoryKind::kRecurrent, MemoryKind::kHybrid};
 constexpr int kWindow = 4;
 
 Tokens tokens(const std::string& text) { return {text.begin(), text.end()}; }
@@ -56,7 +56,9 @@ struct Pool {
       contexts.push_back(make());
       pointers.push_back(contexts.back().get());
     }
-    pool = std::make_unique<SequencePool>(pointers, pronk::SequencePoolOptions{kind, kind == MemoryKind::kSlidingWindow ? kWindow : 0});
+    pool = std::make_unique<SequencePool>(
+        pointers,
+        pronk::SequencePoolOptions{kind, kind == MemoryKind::kSlidingWindow ? kWindow : 0});
   }
 
   /// Takes a sequence and evaluates the rest of the prompt. Returns how many tokens were reused.
@@ -66,7 +68,8 @@ struct Pool {
     if (sequence == nullptr) return nullptr;
     reused = sequence->tokens.size();
     CHECK(reused < text.size());
-    CHECK_EQ(Tokens(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(reused)), sequence->tokens);
+    CHECK_EQ(Tokens(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(reused)),
+             sequence->tokens);
     evaluate(*sequence, {text.begin() + static_cast<std::ptrdiff_t>(reused), text.end()});
     return sequence;
   }
@@ -169,7 +172,8 @@ TEST(sequence_pool_copies_from_a_busy_sequence) {
       REQUIRE(running != nullptr && other != nullptr && running != other);
       CHECK_EQ(p.reused, 4u);
       Sequence* third = p.start("abcq");
-      CHECK_EQ(p.reused, kind == MemoryKind::kPlain || kind == MemoryKind::kSlidingWindow ? 3u : 0u);
+      CHECK_EQ(p.reused,
+               kind == MemoryKind::kPlain || kind == MemoryKind::kSlidingWindow ? 3u : 0u);
       CHECK(p.pool->take(tokens("abc"), "", true) == nullptr);
       // They go on as if alone.
       p.evaluate(*running, tokens("1"));
@@ -295,8 +299,8 @@ TEST(sequence_pool_takes_back_what_a_failed_decode_left) {
 
 TEST(sequence_pool_survives_refusals) {
   for (const MemoryKind kind : kAllKinds) {
-    for (const FaultKind fault :
-         {FaultKind::kReturnFalse, FaultKind::kRuntimeError, FaultKind::kBadAlloc, FaultKind::kForeignException}) {
+    for (const FaultKind fault : {FaultKind::kReturnFalse, FaultKind::kRuntimeError,
+                                  FaultKind::kBadAlloc, FaultKind::kForeignException}) {
       // Once: what could not be cut is emptied instead.
       Pool p(kind);
       Sequence* s = p.start("abcdef");
@@ -324,7 +328,8 @@ TEST(sequence_pool_survives_refusals) {
 }
 
 TEST(sequence_pool_survives_a_copy_that_throws) {
-  for (const FaultKind fault : {FaultKind::kRuntimeError, FaultKind::kBadAlloc, FaultKind::kForeignException}) {
+  for (const FaultKind fault :
+       {FaultKind::kRuntimeError, FaultKind::kBadAlloc, FaultKind::kForeignException}) {
     Pool p(MemoryKind::kPlain);
     Sequence* a = p.start("abcdef");
     p.model.add_fault({.point = FaultPoint::kSeqCopy, .kind = fault});
@@ -339,8 +344,8 @@ TEST(sequence_pool_survives_a_copy_that_throws) {
 }
 
 TEST(sequence_pool_random_walk) {
-  // Takes, steps, cuts, ends, evictions and refusals in random order; the pool and the contexts never disagree, and the
-  // model always predicts what it would without reuse.
+  // Takes, steps, cuts, ends, evictions and refusals in random order; the pool and the contexts
+  // never disagree, and the model always predicts what it would without reuse.
   std::mt19937_64 random(check::seed());
   const auto up_to = [&](std::size_t n) { return random() % n; };
   for (int round = 0; round < 60; ++round) {
@@ -353,8 +358,10 @@ TEST(sequence_pool_random_walk) {
       if (action < 4) {
         std::string prompt(1, static_cast<char>('a' + up_to(2)));
         while (up_to(8) != 0 && prompt.size() < 20) prompt += static_cast<char>('a' + up_to(2));
-        if (up_to(20) == 0) p.model.add_fault({.point = FaultPoint::kSeqRemove, .kind = FaultKind::kReturnFalse});
-        if (up_to(20) == 0) p.model.add_fault({.point = FaultPoint::kSeqCopy, .kind = FaultKind::kForeignException});
+        if (up_to(20) == 0)
+          p.model.add_fault({.point = FaultPoint::kSeqRemove, .kind = FaultKind::kReturnFalse});
+        if (up_to(20) == 0)
+          p.model.add_fault({.point = FaultPoint::kSeqCopy, .kind = FaultKind::kForeignException});
         const Tokens text = tokens(prompt);
         Sequence* s = p.pool->take(text, up_to(4) == 0 ? "other" : "", up_to(5) != 0);
         p.model.clear_faults();

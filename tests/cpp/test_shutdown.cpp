@@ -1,4 +1,5 @@
-// The end of a scheduler whose decode loop has its own thread: quick in every order, bounded when a step is stuck.
+// The end of a scheduler whose decode loop has its own thread: quick in every order, bounded when a
+// step is stuck.
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -27,7 +28,8 @@ using pronk::testing::ScriptedModel;
 
 constexpr auto kHangGuard = 60s;
 
-std::unique_ptr<InferenceScheduler> make(const ScriptedModel& model, int permits, const char* layout = "batched") {
+std::unique_ptr<InferenceScheduler> make(const ScriptedModel& model, int permits,
+                                         const char* layout = "batched") {
   pronk::SchedulerOptions options;
   options.max_concurrent = permits;
   auto scheduler = std::make_unique<InferenceScheduler>(options);
@@ -68,17 +70,17 @@ TEST(shutdown_drains) {
   ScriptedModel model;
   auto scheduler = make(model, 2);
   std::vector<Generation> generations;
-  for (int i = 0; i < 20; ++i) generations.push_back(scheduler->generate("prompt" + std::to_string(i), greedy(20)));
+  for (int i = 0; i < 20; ++i)
+    generations.push_back(scheduler->generate("prompt" + std::to_string(i), greedy(20)));
   CHECK(scheduler->close(true));
-  for (int i = 0; i < 20; ++i) CHECK_EQ(generations[i].result().text, expected(model, "prompt" + std::to_string(i), 20));
-  CHECK_EQ(model.counters().backends_alive, 1);
-  generations.clear();
-  scheduler.reset();
-  CHECK_EQ(model.counters().backends_alive, 0);
+  for (int i = 0; i < 20; ++i)
+    CHECK_EQ(generations[i].result().text, expected(model, "prompt" + std::to_string(i), 20));
+  CHECK_EQ(model.counters().backends_alive, 0);  // while the scheduler object lives on
 }
 
 TEST(shutdown_of_a_stuck_step_is_bounded) {
-  // H09: a device hangs. close() says so in time, nobody waits for ever, and what comes back later does no harm.
+  // H09: a device hangs. close() says so in time, nobody waits for ever, and what comes back later
+  // does no harm.
   for (const char* layout : {"batched", "isolated"}) {
     ScriptedModel model;
     model.add_fault({.kind = FaultKind::kBlock, .call = 3, .ignore_abort = true});
@@ -107,7 +109,8 @@ TEST(shutdown_of_a_stuck_step_is_bounded) {
     // The step wakes up after all, with nobody left to serve.
     model.release_blocked();
     const auto end = std::chrono::steady_clock::now() + kHangGuard;
-    while (model.counters().backends_alive > 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
+    while (model.counters().backends_alive > 0 && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(1ms);
     CHECK_EQ(stuck.text(), text);
     CHECK_EQ(model.violations(), std::vector<std::string>{});
   }

@@ -1,14 +1,15 @@
 """An abstract model of the gate, and a search through everything that it can do.
 
-Each step is one critical section of the real code (one hold of the gate's mutex, of a generation's
-or of the inbox's), so that all interleavings of steps are all that threads can do to each other. The
-search is breadth first and complete; what it finds wrong it reports with the shortest way there.
+Each step is one critical section of the real code (one hold of the gate's mutex, of a
+generation's or of the inbox's), so that all interleavings of steps are all that threads can do to
+each other. The search is breadth first and complete; what it finds wrong it reports with the
+shortest way there.
 
 Clients, up to a few at a time:
   block   a thread in acquire(timeout): enqueues, sleeps, may time out, takes, releases
   task    an awaiting task: enqueues, looks, takes, releases, or drops its ticket at any moment
   try     try_acquire()
-  queued  a queued generation: granted by the gate, run and ended by the loop, cancelled at any moment
+  queued  a queued generation: granted by the gate, run and ended by the loop, cancelled any time
   close   close(): the gate first, then the loop
 
 A model that cannot fail proves nothing: `broken` leaves one rule out, and the search has to notice.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Client(NamedTuple):
@@ -33,7 +34,7 @@ class Client(NamedTuple):
     done: bool = False  # queued: the end is there to see
     has_end: bool = False  # queued: the end gives a permit back
     permit: bool = False  # queued: a permit is out for it
-    after: str = ""  # queued: what the gate left to be run outside its mutex, or the loop's end of it
+    after: str = ""  # queued: what the gate left to run outside its mutex, or the loop's end
     also: str = ""  # queued: the end by a close() that has given the loop up
     place: str = ""  # queued: with the loop, "" or inbox
 
@@ -49,7 +50,7 @@ class State(NamedTuple):
     ended: bool = False  # the loop has ended everything
 
 
-class Wrong(Exception):
+class WrongError(Exception):
     """A rule of the gate does not hold."""
 
 
@@ -62,7 +63,7 @@ class Gate:
 
     # ---- the gate's critical sections
 
-    def set(self, state: State, i: int, **changes: object) -> State:
+    def set(self, state: State, i: int, **changes: Any) -> State:
         clients = list(state.clients)
         clients[i] = clients[i]._replace(**changes)
         return state._replace(clients=tuple(clients))
@@ -82,7 +83,7 @@ class Gate:
             if self.broken == "last in first out":
                 *rest, first = state.queue
             if first != state.queue[0]:
-                raise Wrong(f"client {first} overtakes client {state.queue[0]}")
+                raise WrongError(f"client {first} overtakes client {state.queue[0]}")
             state = state._replace(queue=tuple(rest), active=state.active + 1)
             state = self.decide(state, first, "granted")
         return state
@@ -167,7 +168,7 @@ class Gate:
         if client.at == "start":
             free = state.active < self.permits and not state.closed
             if self.broken == "barges in" and not free and state.queue and not state.closed:
-                raise Wrong("try_acquire gets what a waiter waits for")
+                raise WrongError("try_acquire gets what a waiter waits for")
             if free and not state.queue:
                 state = state._replace(active=state.active + 1)
                 yield "gets one", self.set(state, i, at="holding", ticket="taken")
@@ -202,7 +203,7 @@ class Gate:
         match client.after:
             case "grant":
                 if client.ending:
-                    raise Wrong("a generation that has ended gets a permit")
+                    raise WrongError("a generation that has ended gets a permit")
                 yield "when_ended", self.set(state, i, has_end=True, after="submit")
             case "submit" if state.stop and self.broken == "stop swallows":
                 yield "submit, lost", self.set(state, i, after="")
@@ -226,7 +227,7 @@ class Gate:
                     yield "gives back", self.release(after) if client.has_end else after
                 case "show":
                     if client.done:
-                        raise Wrong("a generation ends twice")
+                        raise WrongError("a generation ends twice")
                     yield "shows its end", self.set(state, i, done=True, **{who: ""})
 
     def close(self, state: State, i: int, client: Client) -> Iterator[tuple[str, State]]:
@@ -255,23 +256,23 @@ class Gate:
             for c in state.clients
         )
         if state.active != holders:
-            raise Wrong(f"{state.active} permits are out, {holders} are held")
+            raise WrongError(f"{state.active} permits are out, {holders} are held")
         if not 0 <= state.active <= self.permits:
-            raise Wrong(f"{state.active} permits of {self.permits} are out")
+            raise WrongError(f"{state.active} permits of {self.permits} are out")
         if state.queue and state.active < self.permits:
-            raise Wrong("somebody waits beside a free permit")
+            raise WrongError("somebody waits beside a free permit")
 
     def check_end(self, state: State) -> None:
         """In a state from which nothing can happen any more."""
         for i, client in enumerate(state.clients):
             if client.at != "done":
-                raise Wrong(f"client {i} is stuck: {client}")
+                raise WrongError(f"client {i} is stuck: {client}")
         if state.active or state.queue:
-            raise Wrong("a permit is lost")
+            raise WrongError("a permit is lost")
 
 
 def search(kinds: Sequence[str], permits: int, *, broken: str = "", timeouts: bool = True) -> int:
-    """Visit every state; return how many there are. Raises Wrong with the way to the first fault."""
+    """Visit every state; return how many there are. Raises WrongError with the way to a fault."""
     gate = Gate(permits, broken)
     gate.__dict__["try"] = gate.try_
     start = State(tuple(Client(kind, asked=kind == "block" and timeouts) for kind in kinds))
@@ -289,11 +290,11 @@ def search(kinds: Sequence[str], permits: int, *, broken: str = "", timeouts: bo
                     todo.append(after)
             if stuck:
                 gate.check_end(state)
-        except Wrong as wrong:
+        except WrongError as wrong:
             way: list[str] = []
             at: State | None = state
             while at is not None and (step := came_from[at]) is not None:
                 at, name = step
                 way.append(name)
-            raise Wrong("\n  ".join([str(wrong), "after", *reversed(way)])) from None
+            raise WrongError("\n  ".join([str(wrong), "after", *reversed(way)])) from None
     return len(came_from)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations_with_replacement
 
 import pytest
-from gate_model import Wrong, search
+from gate_model import WrongError, search
 
 KINDS = ("block", "task", "try", "queued")
 TWO = sorted(combinations_with_replacement(KINDS, 2))
@@ -51,5 +51,5 @@ def test_two_closers() -> None:
     ],
 )
 def test_a_broken_gate_is_noticed(broken: str, kinds: tuple[str, ...]) -> None:
-    with pytest.raises(Wrong):
+    with pytest.raises(WrongError):
         search(kinds, 1, broken=broken, timeouts=False)

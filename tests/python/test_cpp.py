@@ -29,8 +29,10 @@ def _find_program() -> Path | None:
 
 
 def _build_trees() -> list[Path]:
+    """Those of the whole project; tests/cpp/standalone has trees of its own."""
     caches = [*_ROOT.glob("build*/CMakeCache.txt"), *_ROOT.glob("build/*/CMakeCache.txt")]
-    return [cache.parent for cache in caches]
+    line = "CMAKE_PROJECT_NAME:STATIC=pronk\n"
+    return [cache.parent for cache in caches if line in cache.read_text(encoding="utf-8")]
 
 
 def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -41,4 +41,4 @@ struct Completion {
   std::vector<TokenLogprob> logprobs;
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

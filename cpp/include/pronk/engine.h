@@ -18,7 +18,8 @@ namespace pronk::inline v0 {
 class EngineImpl;
 
 struct LoadOptions {
-  std::optional<std::int32_t> n_gpu_layers;  ///< layers on the GPU, -1 for all; none is "auto": all if there is a GPU
+  std::optional<std::int32_t>
+      n_gpu_layers;  ///< layers on the GPU, -1 for all; none is "auto": all if there is a GPU
   bool use_mmap = true;
   bool use_mlock = false;
   bool check_tensors = false;  ///< validate the tensor data while loading: slower
@@ -29,9 +30,9 @@ struct LoadOptions {
 };
 
 struct Device {
-  std::string name;         ///< "CPU", "CUDA0", "Metal"
-  std::string description;  ///< as the driver reports it
-  std::string kind;         ///< "cpu", "gpu", "igpu", "accel"
+  std::string name;                ///< "CPU", "CUDA0", "Metal"
+  std::string description;         ///< as the driver reports it
+  std::string kind;                ///< "cpu", "gpu", "igpu", "accel"
   std::uint64_t memory_total = 0;  ///< bytes
   std::uint64_t memory_free = 0;   ///< bytes
 };
@@ -41,8 +42,8 @@ enum class MemoryKind : int { kNone = 0, kPlain, kSlidingWindow, kRecurrent, kHy
 
 struct ModelInfo {
   std::string path;
-  std::string architecture;  ///< general.architecture
-  std::string description;   ///< architecture, size and quantisation in words
+  std::string architecture;      ///< general.architecture
+  std::string description;       ///< architecture, size and quantisation in words
   std::uint64_t size_bytes = 0;  ///< of all tensors
   std::uint64_t n_params = 0;
   std::int32_t n_vocab = 0;
@@ -57,15 +58,16 @@ struct ModelInfo {
   Token bos = -1, eos = -1, eot = -1;  ///< -1 where the vocabulary has none
   bool add_bos = false;
   bool has_encoder = false;
-  std::string chat_template;  ///< empty where the model has none
+  std::string chat_template;                    ///< empty where the model has none
   std::map<std::string, std::string> metadata;  ///< all GGUF key/value pairs, as text
 };
 
 class PRONK_API InferenceEngine : public std::enable_shared_from_this<InferenceEngine> {
  public:
-  /// Loads a GGUF file. Blocks until done; never needs the GIL. Throws ModelLoadError, InvalidArgumentError,
-  /// InsufficientMemoryError.
-  static std::shared_ptr<InferenceEngine> load(const std::string& path, const LoadOptions& options = {});
+  /// Loads a GGUF file. Blocks until done; never needs the GIL. Throws ModelLoadError,
+  /// InvalidArgumentError, InsufficientMemoryError.
+  static std::shared_ptr<InferenceEngine> load(const std::string& path,
+                                               const LoadOptions& options = {});
 
   explicit InferenceEngine(std::shared_ptr<EngineImpl> impl);
   ~InferenceEngine();
@@ -76,9 +78,11 @@ class PRONK_API InferenceEngine : public std::enable_shared_from_this<InferenceE
   /// Devices that hold layers of this model.
   std::vector<Device> devices() const;
 
-  /// UTF-8 text to token ids. `add_special` adds BOS/EOS as the model wants them, `parse_special` reads control
-  /// tokens out of the text (off: their spelling stays text). Throws InvalidArgumentError on invalid UTF-8.
-  std::vector<Token> tokenize(std::string_view text, bool add_special = true, bool parse_special = false) const;
+  /// UTF-8 text to token ids. `add_special` adds BOS/EOS as the model wants them, `parse_special`
+  /// reads control tokens out of the text (off: their spelling stays text). Throws
+  /// InvalidArgumentError on invalid UTF-8.
+  std::vector<Token> tokenize(std::string_view text, bool add_special = true,
+                              bool parse_special = false) const;
 
   /// Token ids to bytes, which need not be whole UTF-8. `special` spells out control tokens.
   /// Throws InvalidArgumentError on an id outside [0, n_vocab).
@@ -95,4 +99,4 @@ class PRONK_API InferenceEngine : public std::enable_shared_from_this<InferenceE
 /// All devices that this build can use, the CPU last.
 PRONK_API std::vector<Device> devices();
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

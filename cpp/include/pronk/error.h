@@ -46,7 +46,8 @@ class PRONK_API InvalidArgumentError : public Error {
   ~InvalidArgumentError() override;
 };
 
-/// A model file that cannot be opened or is not a usable model. Python: also an OSError and a ValueError.
+/// A model file that cannot be opened or is not a usable model. Python: also an OSError and a
+/// ValueError.
 class PRONK_API ModelLoadError : public Error {
  public:
   /// `os_errno` is the errno of the failed system call, 0 where the content is at fault.
@@ -114,7 +115,8 @@ class PRONK_API DeadlockError : public Error {
   ~DeadlockError() override;
 };
 
-/// A grammar that does not parse, or that the generation can no longer follow. Python: also a ValueError.
+/// A grammar that does not parse, or that the generation can no longer follow. Python: also a
+/// ValueError.
 class PRONK_API GrammarError : public Error {
  public:
   explicit GrammarError(const std::string& message);
@@ -149,4 +151,4 @@ class PRONK_API PoolNotInitialisedError : public Error {
   ~PoolNotInitialisedError() override;
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

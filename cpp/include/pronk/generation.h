@@ -20,8 +20,8 @@ enum class StreamStatus : int {
   kTimeout,  ///< nothing arrived in time
 };
 
-/// A handle: move-only; dropping it unfinished cancels the generation. All functions may be called from any thread,
-/// text is handed out once.
+/// A handle: move-only; dropping it unfinished cancels the generation. All functions may be called
+/// from any thread, text is handed out once.
 class PRONK_API Generation {
  public:
   Generation(std::shared_ptr<GenerationState> state, std::shared_ptr<void> keep_alive) noexcept;
@@ -29,10 +29,11 @@ class PRONK_API Generation {
   Generation(Generation&&) noexcept;
   Generation& operator=(Generation&&) noexcept;
 
-  /// Moves the text that has arrived since the last call into `piece`: whole UTF-8, never a part of a stop string.
-  /// Waits up to `timeout` for some; zero only looks. Time is the scheduler's, except that the wait ends after `slice` of
-  /// real time too, for callers that have to look after something else. Throws what ended the generation if it failed, and
-  /// GenerationCancelled if it was cancelled, once all text before that was taken.
+  /// Moves the text that has arrived since the last call into `piece`: whole UTF-8, never a part of
+  /// a stop string. Waits up to `timeout` for some; zero only looks. Time is the scheduler's,
+  /// except that the wait ends after `slice` of real time too, for callers that have to look after
+  /// something else. Throws what ended the generation if it failed, and GenerationCancelled if it
+  /// was cancelled, once all text before that was taken.
   StreamStatus next_for(std::string& piece, std::chrono::nanoseconds timeout,
                         std::chrono::nanoseconds slice = std::chrono::nanoseconds::max());
   /// Waits for the next text; none at the end.
@@ -44,8 +45,8 @@ class PRONK_API Generation {
   /// Time since the call that made it, on the scheduler's clock.
   std::chrono::nanoseconds age() const;
   bool done() const;
-  /// The completion, waiting for the end. A cancelled generation gives what it had, with finish_reason kCancelled.
-  /// Throws what ended the generation if it failed.
+  /// The completion, waiting for the end. A cancelled generation gives what it had, with
+  /// finish_reason kCancelled. Throws what ended the generation if it failed.
   Completion result() const;
   /// All text so far, taken or not.
   std::string text() const;
@@ -53,7 +54,8 @@ class PRONK_API Generation {
   /// Ends the generation within one decode step. Idempotent, never blocks.
   void cancel() noexcept;
 
-  /// Tells `listener` whenever text arrives and at the end; at once if there is something already. One listener.
+  /// Tells `listener` whenever text arrives and at the end; at once if there is something already.
+  /// One listener.
   void listen(Listener listener);
 
  private:
@@ -61,4 +63,4 @@ class PRONK_API Generation {
   std::shared_ptr<void> keep_alive_;  // the scheduler that runs it
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

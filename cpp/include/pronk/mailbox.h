@@ -1,5 +1,5 @@
-// The crossing from core threads to an event loop: a queue of keys and a file descriptor that becomes readable
-// when there are some. No callback ever runs on a core thread.
+// The crossing from core threads to an event loop: a queue of keys and a file descriptor that
+// becomes readable when there are some. No callback ever runs on a core thread.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace pronk::inline v0 {
 
-/// An event loop owns one mailbox, watches fd() for reading and calls drain() when it is readable. The descriptor is
-/// rung at most once between two drains, however many keys arrive. All functions may be called from any thread.
+/// An event loop owns one mailbox, watches fd() for reading and calls drain() when it is readable.
+/// The descriptor is rung at most once between two drains, however many keys arrive. All functions
+/// may be called from any thread.
 class PRONK_API Mailbox {
  public:
   /// Throws BackendError when the process is out of file descriptors.
@@ -38,4 +39,4 @@ struct Listener {
   std::uint64_t key = 0;
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -13,8 +13,8 @@ namespace pronk::inline v0 {
 
 class PermitState;
 
-/// RAII: the destructor releases. Move-only. Functions may be called from any thread; a moved-from permit counts as
-/// released.
+/// RAII: the destructor releases. Move-only. Functions may be called from any thread; a moved-from
+/// permit counts as released.
 class PRONK_API InferencePermit {
  public:
   explicit InferencePermit(std::shared_ptr<PermitState> state) noexcept;
@@ -22,14 +22,15 @@ class PRONK_API InferencePermit {
   InferencePermit(InferencePermit&&) noexcept;
   InferencePermit& operator=(InferencePermit&&) noexcept;
 
-  /// Starts a completion of `prompt` and returns at once. Throws PermitReleasedError, PermitBusyError (one is
-  /// running), PoolNotInitialisedError, InvalidArgumentError, ContextOverflowError, SchedulerClosedError.
+  /// Starts a completion of `prompt` and returns at once. Throws PermitReleasedError,
+  /// PermitBusyError (one is running), PoolNotInitialisedError, InvalidArgumentError,
+  /// ContextOverflowError, SchedulerClosedError.
   Generation generate(std::string_view prompt, const GenerationParams& params = {});
   /// The same for token ids, taken as they are: no BOS is added.
   Generation generate(std::vector<Token> prompt, const GenerationParams& params = {});
 
-  /// Gives the permit back: cancels what runs in it and hands the permit to the next waiter once the lane is
-  /// settled. Idempotent, never blocks.
+  /// Gives the permit back: cancels what runs in it and hands the permit to the next waiter once
+  /// the lane is settled. Idempotent, never blocks.
   void release() noexcept;
   bool released() const noexcept;
 
@@ -37,4 +38,4 @@ class PRONK_API InferencePermit {
   std::shared_ptr<PermitState> state_;
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

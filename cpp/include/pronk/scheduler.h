@@ -23,36 +23,45 @@ class SchedulerState;
 class TicketState;
 
 struct PoolOptions {
-  /// "batched": one llama_context serves all permits from one batch. "isolated": a llama_context per permit; the answer
-  /// then does not depend on the neighbours to the last bit of the logits, for which only whole chunks of n_batch
-  /// tokens of earlier prompts are reused.
+  /// "batched": one llama_context serves all permits from one batch. "isolated": a llama_context
+  /// per permit; the answer then does not depend on the neighbours to the last bit of the logits,
+  /// for which only whole chunks of n_batch tokens of earlier prompts are reused.
   std::string layout = "batched";
-  std::string kv = "auto";          ///< batched: "shared" cells, "split" streams, or "auto"
-  std::optional<std::int32_t> n_ctx;      ///< tokens per permit, >= 2; none takes the model's, at most 4096
-  std::optional<std::int32_t> n_batch;    ///< most tokens in one call of the model, >= 1; none: 512, isolated on a CPU 128
-  std::optional<std::int32_t> n_threads;  ///< compute threads of the whole pool; none is the CPUs of this process
-  std::string flash_attention = "auto";   ///< "on", "off", "auto"
-  std::string type_k = "f16", type_v = "f16";  ///< KV cache types: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0
-  std::int32_t n_cached = 16;             ///< batched: idle sequences kept for reuse besides the lanes
-  double max_step_ms = 50;                ///< batched: prompt chunks are cut so that running streams keep this pace
+  std::string kv = "auto";  ///< batched: "shared" cells, "split" streams, or "auto"
+  std::optional<std::int32_t>
+      n_ctx;  ///< tokens per permit, >= 2; none takes the model's, at most 4096
+  std::optional<std::int32_t>
+      n_batch;  ///< most tokens in one call of the model, >= 1; none: 512, isolated on a CPU 128
+  std::optional<std::int32_t>
+      n_threads;  ///< compute threads of the whole pool; none is the CPUs of this process
+  std::string flash_attention = "auto";  ///< "on", "off", "auto"
+  std::string type_k = "f16",
+              type_v = "f16";  ///< KV cache types: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0
+  std::int32_t n_cached = 16;  ///< batched: idle sequences kept for reuse besides the lanes
+  double max_step_ms =
+      50;  ///< batched: prompt chunks are cut so that running streams keep this pace
 };
 
 struct SchedulerOptions {
-  std::int32_t max_concurrent = 1;                ///< [1, 4096]
-  std::optional<std::int32_t> max_waiting;        ///< more waiters get QueueFullError; none is unbounded
-  double ageing_seconds = 10;  ///< a waiter gains one priority level per so many seconds of waiting; 0 never
-  std::shared_ptr<Clock> clock;  ///< none is the system's steady clock; see pronk/testing.h for another
+  std::int32_t max_concurrent = 1;          ///< [1, 4096]
+  std::optional<std::int32_t> max_waiting;  ///< more waiters get QueueFullError; none is unbounded
+  double ageing_seconds =
+      10;  ///< a waiter gains one priority level per so many seconds of waiting; 0 never
+  std::shared_ptr<Clock>
+      clock;  ///< none is the system's steady clock; see pronk/testing.h for another
 };
 
 struct AcquireOptions {
   std::int32_t priority = 0;  ///< higher goes first; [-1000, 1000]
-  /// Who acquires, for deadlock detection: a number that is never used again for another thread or task. 0: nobody.
+  /// Who acquires, for deadlock detection: a number that is never used again for another thread or
+  /// task. 0: nobody.
   std::uint64_t owner = 0;
 };
 
 enum class TicketStatus : int { kWaiting, kGranted, kCancelled, kClosed };
 
-/// A place in the waiting queue. Dropping it gives the place, or the permit it was granted, to the next in line.
+/// A place in the waiting queue. Dropping it gives the place, or the permit it was granted, to the
+/// next in line.
 class PRONK_API Ticket {
  public:
   Ticket(std::shared_ptr<TicketState> state, std::shared_ptr<SchedulerState> scheduler) noexcept;
@@ -61,14 +70,17 @@ class PRONK_API Ticket {
   Ticket& operator=(Ticket&&) noexcept;
 
   TicketStatus status() const noexcept;
-  /// Waits until the ticket is no longer waiting, at most `timeout` on the scheduler's clock and `slice` of real time.
+  /// Waits until the ticket is no longer waiting, at most `timeout` on the scheduler's clock and
+  /// `slice` of real time.
   TicketStatus wait_for(std::chrono::nanoseconds timeout,
                         std::chrono::nanoseconds slice = std::chrono::nanoseconds::max());
   /// Time since it was queued, on the scheduler's clock.
   std::chrono::nanoseconds age() const;
-  /// The permit of a granted ticket, once. Throws SchedulerClosedError or Error where there is none to take.
+  /// The permit of a granted ticket, once. Throws SchedulerClosedError or Error where there is none
+  /// to take.
   InferencePermit take();
-  /// Leaves the queue; a permit already granted goes to the next. `timed_out` says how it is counted.
+  /// Leaves the queue; a permit already granted goes to the next. `timed_out` says how it is
+  /// counted.
   void cancel(bool timed_out = false) noexcept;
   /// Tells `listener` when the ticket stops waiting; at once if it already has.
   void listen(Listener listener);
@@ -88,7 +100,8 @@ class PRONK_API InferenceScheduler {
   InferenceScheduler(const InferenceScheduler&) = delete;
   InferenceScheduler& operator=(const InferenceScheduler&) = delete;
 
-  /// Creates the lanes. Once per scheduler. Throws InvalidArgumentError, InsufficientMemoryError, BackendError.
+  /// Creates the lanes. Once per scheduler. Throws InvalidArgumentError, InsufficientMemoryError,
+  /// BackendError.
   void init_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options = {});
   /// The same at the first use that needs the pool.
   void set_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options = {});
@@ -99,14 +112,18 @@ class PRONK_API InferenceScheduler {
                           const AcquireOptions& options = {});
   /// A permit if one is free and nobody waits for it.
   std::optional<InferencePermit> try_acquire(const AcquireOptions& options = {});
-  /// Takes a place in the queue; granted at once if a permit is free and nobody waits. Throws as acquire() does.
+  /// Takes a place in the queue; granted at once if a permit is free and nobody waits. Throws as
+  /// acquire() does.
   Ticket enqueue(const AcquireOptions& options = {});
 
   /// A generation that waits for its own permit, runs and gives it back. Returns at once.
-  Generation generate(std::string_view prompt, const GenerationParams& params = {}, std::int32_t priority = 0);
-  Generation generate(std::vector<Token> prompt, const GenerationParams& params = {}, std::int32_t priority = 0);
+  Generation generate(std::string_view prompt, const GenerationParams& params = {},
+                      std::int32_t priority = 0);
+  Generation generate(std::vector<Token> prompt, const GenerationParams& params = {},
+                      std::int32_t priority = 0);
 
-  /// Changes the number of permits. Shrinking takes effect as permits come back. Not above the lanes of a pool.
+  /// Changes the number of permits. Shrinking takes effect as permits come back. Not above the
+  /// lanes of a pool.
   void resize(std::int32_t max_concurrent);
 
   std::int32_t max_concurrent() const;
@@ -114,10 +131,11 @@ class PRONK_API InferenceScheduler {
   std::int32_t waiting_count() const;
   Statistics statistics() const;
 
-  /// Ends the scheduler: waiters get SchedulerClosedError, running generations are cancelled. With `drain`, those that
-  /// wait are served and those that run finish first; new ones are refused at once. `timeout` bounds all of it; none
-  /// bounds what follows the draining to 10 s. Returns false when time ran out: a decode step that is stuck is then
-  /// left to itself and its generations fail with BackendError. Idempotent.
+  /// Ends the scheduler: waiters get SchedulerClosedError, running generations are cancelled. With
+  /// `drain`, those that wait are served and those that run finish first; new ones are refused at
+  /// once. `timeout` bounds all of it; none bounds what follows the draining to 10 s. Returns false
+  /// when time ran out: a decode step that is stuck is then left to itself and its generations fail
+  /// with BackendError. Idempotent.
   bool close(bool drain = false, std::optional<std::chrono::nanoseconds> timeout = std::nullopt);
   bool closed() const;
 
@@ -125,4 +143,4 @@ class PRONK_API InferenceScheduler {
   std::shared_ptr<SchedulerState> state_;
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -13,39 +13,42 @@ struct Statistics {
   std::int32_t max_concurrent = 0;
   std::int32_t active = 0;
   std::int32_t waiting = 0;
-  std::int32_t high_water = 0;        ///< most permits ever held at once
-  std::uint64_t acquired = 0;         ///< permits handed out
+  std::int32_t high_water = 0;  ///< most permits ever held at once
+  std::uint64_t acquired = 0;   ///< permits handed out
   std::uint64_t released = 0;
-  std::uint64_t timed_out = 0;        ///< waits that ended by timeout
-  std::uint64_t abandoned = 0;        ///< waits that ended by cancellation
-  double wait_seconds = 0;            ///< waited in all, by granted tickets
+  std::uint64_t timed_out = 0;  ///< waits that ended by timeout
+  std::uint64_t abandoned = 0;  ///< waits that ended by cancellation
+  double wait_seconds = 0;      ///< waited in all, by granted tickets
 
   // The pool; zero without one.
-  std::string layout;                 ///< "isolated", "batched", or empty
-  std::string kv;                     ///< "shared", "split", or empty
-  std::string kv_reason;              ///< why that arrangement
+  std::string layout;     ///< "isolated", "batched", or empty
+  std::string kv;         ///< "shared", "split", or empty
+  std::string kv_reason;  ///< why that arrangement
   std::int32_t n_lanes = 0;
-  std::int32_t n_ctx = 0;             ///< tokens that a permit may use, prompt and completion together
-  std::int32_t running = 0;           ///< generations on a lane
+  std::int32_t n_ctx = 0;    ///< tokens that a permit may use, prompt and completion together
+  std::int32_t running = 0;  ///< generations on a lane
   std::int32_t cached_sequences = 0;  ///< sequences kept for reuse that no generation uses
   std::uint64_t kv_tokens = 0;        ///< tokens in the KV cache, counted per sequence
   std::uint64_t generations = 0;      ///< started
   std::uint64_t completed = 0;
   std::uint64_t cancelled = 0;
   std::uint64_t failed = 0;
-  std::uint64_t prompt_tokens = 0;    ///< of all prompts
-  std::uint64_t reused_tokens = 0;    ///< of these, taken from a known prefix
-  std::uint64_t evaluated_tokens = 0; ///< tokens that went through the model, prompts and completions
+  std::uint64_t prompt_tokens = 0;  ///< of all prompts
+  std::uint64_t reused_tokens = 0;  ///< of these, taken from a known prefix
+  std::uint64_t evaluated_tokens =
+      0;  ///< tokens that went through the model, prompts and completions
   std::uint64_t completion_tokens = 0;
-  std::uint64_t prefix_hits = 0;      ///< prompts with a reused prefix
-  std::uint64_t reuse_refused = 0;    ///< prefixes known but not reusable in this kind of memory
-  std::string reuse_refused_reason;   ///< the latest of these
-  std::uint64_t steps = 0;            ///< rounds of the decode loop
-  double step_seconds_p50 = 0;        ///< over the last 512 steps
+  std::uint64_t prefix_hits = 0;     ///< prompts with a reused prefix
+  std::uint64_t reuse_refused = 0;   ///< prefixes known but not reusable in this kind of memory
+  std::string reuse_refused_reason;  ///< the latest of these
+  std::uint64_t steps = 0;           ///< rounds of the decode loop
+  std::int32_t n_threads =
+      0;  ///< compute threads in use; fewer than asked for where that is faster
+  double step_seconds_p50 = 0;  ///< over the last 512 steps
   double step_seconds_p99 = 0;
   double step_seconds_max = 0;
   double seconds_since_progress = 0;  ///< since the last finished step while there is work, else 0
   bool healthy = true;                ///< false when the backend failed for good
 };
 
-}  // namespace pronk::v0
+}  // namespace pronk::inline v0

@@ -5,7 +5,8 @@
 namespace pronk::inline v0 {
 
 std::shared_ptr<EngineImpl> load_llama_engine(const std::string& path, const LoadOptions&) {
-  throw ModelLoadError("model: got '" + path + "' in a build without llama.cpp, expected a scripted model");
+  throw ModelLoadError("model: got '" + path +
+                       "' in a build without llama.cpp, expected a scripted model");
 }
 
 }  // namespace pronk::inline v0
