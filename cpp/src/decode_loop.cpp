@@ -40,6 +40,7 @@ DecodeLoop::DecodeLoop(const LoopOptions& options, std::shared_ptr<InferenceEngi
   const ModelInfo& model = engine_->info();
   SequencePoolOptions pool{model.memory_kind, model.n_swa};
   if (options_.exact_reuse) pool.exact_chunk = options_.policy.n_batch;
+  if (options_.consecutive_lanes) pool.n_lanes = options_.n_lanes;
   if (options_.adapt_threads) governor_.emplace(options_.n_threads);
   sequences_ = std::make_unique<SequencePool>(std::move(contexts), pool);
 }

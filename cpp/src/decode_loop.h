@@ -37,7 +37,8 @@ struct LoopOptions {
   PolicyOptions policy;
   /// Makes context number `index`, at the start and again after a fault.
   std::function<std::unique_ptr<Backend>(std::int32_t index)> make_context;
-  bool exact_reuse = false;  ///< see SequencePoolOptions::exact_chunk
+  bool exact_reuse = false;        ///< see SequencePoolOptions::exact_chunk
+  bool consecutive_lanes = false;  ///< see SequencePoolOptions::n_lanes
   bool share_prefixes =
       false;  ///< lanes of a context wait for a common prefix that one of them is evaluating
   std::int32_t n_contexts = 1;

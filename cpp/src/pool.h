@@ -10,9 +10,6 @@
 
 namespace pronk::inline v0 {
 
-/// Throws InvalidArgumentError that names the first option out of range.
-void validate(const PoolOptions& options);
-
 /// A loop with `n_lanes` lanes, not started. Throws InvalidArgumentError, InsufficientMemoryError,
 /// BackendError.
 std::shared_ptr<DecodeLoop> make_pool(std::shared_ptr<InferenceEngine> engine,

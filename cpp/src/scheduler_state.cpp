@@ -6,6 +6,7 @@
 
 #include "engine_impl.h"
 #include "pool.h"
+#include "pool_plan.h"
 #include "pronk/error.h"
 
 namespace pronk::inline v0 {

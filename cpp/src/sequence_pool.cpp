@@ -119,14 +119,56 @@ std::size_t SequencePool::longest_known(std::span<const Token> prompt,
   return longest;
 }
 
+// A lane that leaves the running ones in as few groups of neighbours as can be; of these an empty
+// one, else the least recently used.
+Sequence* SequencePool::free_lane() {
+  Sequence* best = nullptr;
+  int best_joined = -1;
+  const auto busy = [this](std::int32_t id) {
+    return id >= 0 && id < options_.n_lanes && sequences_[static_cast<std::size_t>(id)]->busy;
+  };
+  for (std::int32_t id = 0; id < options_.n_lanes; ++id) {
+    Sequence* lane = sequences_[static_cast<std::size_t>(id)].get();
+    if (lane->busy) continue;
+    const int joined = busy(id - 1) + busy(id + 1);
+    const bool better = best == nullptr || joined > best_joined ||
+                        (joined == best_joined && !best->tokens.empty() &&
+                         (lane->tokens.empty() || lane->last_used < best->last_used));
+    if (better) {
+      best = lane;
+      best_joined = joined;
+    }
+  }
+  return best;
+}
+
+// Keeps what a lane holds for others to start from, where it is worth more than what is parked.
+void SequencePool::park(const Sequence& lane, const Sequence* except) {
+  if (lane.tokens.empty() || !lane.shared) return;
+  Sequence* slot = nullptr;
+  for (const auto& sequence : sequences_) {
+    if (may_run(*sequence) || sequence.get() == except) continue;
+    if (slot == nullptr || sequence->tokens.empty() || sequence->last_used < slot->last_used)
+      slot = sequence.get();
+    if (slot->tokens.empty()) break;
+  }
+  if (slot == nullptr || (!slot->tokens.empty() && slot->last_used > lane.last_used)) return;
+  clear(*slot);
+  if (!copy(lane, *slot)) return;
+  slot->scope = lane.scope;
+  slot->shared = true;
+  slot->last_used = lane.last_used;
+}
+
 // Where the prompt is to run: in the source itself when nothing of it would be lost, or when it is
 // the one to lose anyway; else in an empty sequence, else in the least recently used idle one.
 Sequence* SequencePool::target_for(const Source& source) {
-  if (source.sequence != nullptr && !source.sequence->busy &&
+  if (source.sequence != nullptr && !source.sequence->busy && may_run(*source.sequence) &&
       (source.n == source.sequence->tokens.size() ||
        contexts_[source.sequence->context]->n_seq() == 1)) {
     return source.sequence;
   }
+  if (options_.n_lanes > 0) return free_lane();
   Sequence* target = nullptr;
   for (const auto& sequence : sequences_) {
     if (sequence->busy) continue;
@@ -142,12 +184,19 @@ Sequence* SequencePool::take(std::span<const Token> prompt, const std::string& s
   if (reuse) source = best_source(prompt, scope);
   Sequence* target = target_for(source);
   if (target == nullptr) return nullptr;
+  const bool loses = target != source.sequence || source.n < target->tokens.size();
+  if (options_.n_lanes > 0 && loses) park(*target, source.sequence);
   if (target == source.sequence) {
     cut(*target, source.n, false);
   } else {
     clear(*target);
     if (source.sequence != nullptr && copy(*source.sequence, *target)) {
-      source.sequence->last_used = ++use_number_;
+      const bool moved = source.n == source.sequence->tokens.size() && !may_run(*source.sequence);
+      if (moved) {
+        clear(*source.sequence);  // its place is free for the next to be parked
+      } else {
+        source.sequence->last_used = ++use_number_;
+      }
       cut(*target, source.n, false);
     }
   }

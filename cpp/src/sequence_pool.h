@@ -35,6 +35,9 @@ struct SequencePoolOptions {
   /// only whole chunks of earlier prompts are reused. How many tokens go through the model together
   /// shows in the last bits of the KV cache. 0 reuses everything.
   std::int32_t exact_chunk = 0;
+  /// Where only sequences of consecutive ids share a graph, generations run in the first so many,
+  /// and the others park what is not in use. 0 lets them run anywhere.
+  std::int32_t n_lanes = 0;
 };
 
 struct ReuseCounters {
@@ -83,10 +86,15 @@ class SequencePool {
     std::size_t n = 0;
   };
 
+  bool may_run(const Sequence& sequence) const {
+    return options_.n_lanes == 0 || sequence.id < options_.n_lanes;
+  }
   Backend& context_of(const Sequence& sequence) const { return *contexts_[sequence.context]; }
   Source best_source(std::span<const Token> prompt, const std::string& scope);
   const char* refusal(const Sequence& source, std::size_t n) const;
   Sequence* target_for(const Source& source);
+  Sequence* free_lane();
+  void park(const Sequence& lane, const Sequence* except);
   bool holds_exactly(const Sequence& sequence) const;
   bool window_covers(const Sequence& sequence, std::size_t n) const;
   bool remove(Sequence& sequence, std::int32_t from) noexcept;

@@ -169,8 +169,20 @@ def test_a_context_that_cannot_be_made(model):
     model.fault("no_memory", point="make_backend")
     scheduler = pronk.InferenceScheduler(1)
     with pytest.raises(pronk.InsufficientMemoryError):
-        scheduler.init_pool(model.engine, n_ctx=64)
+        scheduler.init_pool(model.engine, n_ctx=64, n_cached=0)
     assert model.counters.contexts_alive == 0
+
+
+def test_idle_sequences_give_way_where_memory_is_short(model):
+    model.fault("no_memory", point="make_backend")
+    with pronk.InferenceScheduler(1) as scheduler:
+        scheduler.init_pool(model.engine, n_ctx=64)
+        assert run(scheduler, "hello", 20).text == model.expected_text("hello", 20)
+    # Asked for by name, they are not taken away.
+    model.fault("no_memory", point="make_backend")
+    scheduler = pronk.InferenceScheduler(1)
+    with pytest.raises(pronk.InsufficientMemoryError):
+        scheduler.init_pool(model.engine, n_ctx=64, n_cached=4)
 
 
 def test_block_and_release(model):

@@ -37,7 +37,9 @@ struct PoolOptions {
   std::string flash_attention = "auto";  ///< "on", "off", "auto"
   std::string type_k = "f16",
               type_v = "f16";  ///< KV cache types: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0
-  std::int32_t n_cached = 16;  ///< batched: idle sequences kept for reuse besides the lanes
+  /// batched: idle sequences kept for reuse besides the lanes. None is 16, with kv "split" at most
+  /// two per permit, since each has n_ctx cells of its own there; fewer where memory is short.
+  std::optional<std::int32_t> n_cached;
   double max_step_ms =
       50;  ///< batched: prompt chunks are cut so that running streams keep this pace
 };

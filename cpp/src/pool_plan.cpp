@@ -1,0 +1,146 @@
+#include "pool_plan.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "pronk/error.h"
+
+namespace pronk::inline v0 {
+namespace {
+
+// What a context gets by default where the model allows it: more would surprise by its memory.
+constexpr std::int32_t kDefaultContext = 4096;
+constexpr std::int32_t kMaxContext = 1 << 26;
+constexpr std::int64_t kMaxTotalContext = std::int64_t{1} << 30;
+constexpr std::int32_t kMaxBatch = 1 << 16;
+constexpr std::int32_t kMaxThreads = 512;
+constexpr std::int32_t kMaxSequences = 256;  // of one llama_context
+// Prompt tokens per call on a CPU in layout "isolated": what a running neighbour waits for. It must
+// not depend on the neighbours, since the size of a chunk shows in the last bits of the logits.
+constexpr std::int32_t kIsolatedCpuBatch = 128;
+constexpr std::int32_t kCpuBatch = 256;
+constexpr std::int32_t kDefaultBatch = 512;
+constexpr std::int32_t kDefaultCached = 16;
+
+template <typename T>
+void check_range(const char* name, T value, T low, T high) {
+  if (value < low || value > high) {
+    throw InvalidArgumentError(std::string(name) + ": got " + std::to_string(value) +
+                               ", expected an integer in [" + std::to_string(low) + ", " +
+                               std::to_string(high) + "], choose a value in that range");
+  }
+}
+
+void check_word(const char* name, const std::string& value,
+                std::initializer_list<std::string_view> allowed) {
+  if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
+  std::string words;
+  for (const auto word : allowed)
+    words += (words.empty() ? "" : ", ") + ("'" + std::string(word) + "'");
+  throw InvalidArgumentError(std::string(name) + ": got '" + value + "', expected one of " + words +
+                             ", choose one of them");
+}
+
+// Bytes of attention scores up to which a CPU does without flash attention, where it is the slower
+// way. The scores are n_head x n_batch x cells x 4 bytes in the compute buffer.
+constexpr std::int64_t kMaxScores = std::int64_t{256} << 20;
+
+bool quantised(const std::string& type) { return type[0] == 'q'; }
+
+void choose_kv(PoolPlan& plan, const ModelInfo& model, const PoolOptions& options) {
+  if (options.kv != "auto") {
+    plan.kv = options.kv;
+    plan.kv_reason = "asked for";
+  } else if (plan.n_lanes == 1) {
+    plan.kv = "shared";
+    plan.kv_reason = "a single permit shares its cells with cached prefixes only";
+  } else if (model.memory_kind == MemoryKind::kRecurrent ||
+             model.memory_kind == MemoryKind::kHybrid) {
+    plan.kv = "shared";
+    plan.kv_reason = "a recurrent state has no cells to attend to";
+  } else {
+    plan.kv = "split";
+    plan.kv_reason = "a token attends to the cells of its own sequence only";
+  }
+}
+
+void choose_flash_attention(PoolPlan& plan, const ModelInfo& model, bool on_gpu) {
+  BackendOptions& context = plan.context;
+  if (context.flash_attention != "auto" || on_gpu || quantised(context.type_v)) return;
+  const std::int64_t cells = context.kv_unified ? context.n_ctx_total : context.n_ctx_seq;
+  const std::int64_t scores =
+      std::int64_t{model.n_head} * context.n_batch * cells * std::int64_t{sizeof(float)};
+  if (scores <= kMaxScores) context.flash_attention = "off";
+}
+
+}  // namespace
+
+void validate(const PoolOptions& options) {
+  check_word("layout", options.layout, {"batched", "isolated"});
+  check_word("kv", options.kv, {"auto", "shared", "split"});
+  if (options.n_cached) check_range("n_cached", *options.n_cached, 0, kMaxSequences);
+  if (!(options.max_step_ms > 0 && options.max_step_ms <= 1e6)) {
+    throw InvalidArgumentError(
+        "max_step_ms: got " + std::to_string(options.max_step_ms) +
+        ", expected a number in (0, 1000000], choose a time in milliseconds");
+  }
+  if (options.n_ctx) check_range("n_ctx", *options.n_ctx, 2, kMaxContext);
+  if (options.n_batch) check_range("n_batch", *options.n_batch, 1, kMaxBatch);
+  if (options.n_threads) check_range("n_threads", *options.n_threads, 1, kMaxThreads);
+  check_word("flash_attention", options.flash_attention, {"auto", "on", "off"});
+  for (const auto& [name, type] :
+       {std::pair{"type_k", &options.type_k}, std::pair{"type_v", &options.type_v}}) {
+    check_word(name, *type, {"f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"});
+  }
+}
+
+PoolPlan plan_pool(const ModelInfo& model, bool on_gpu, std::int32_t n_cpus,
+                   const PoolOptions& options, std::int32_t n_lanes) {
+  validate(options);
+  PoolPlan plan;
+  plan.batched = options.layout == "batched";
+  plan.n_lanes = n_lanes;
+  plan.n_contexts = plan.batched ? 1 : n_lanes;
+  if (plan.batched) check_range("max_concurrent", n_lanes, 1, kMaxSequences);
+  const std::int32_t trained = model.n_ctx_train > 0 ? model.n_ctx_train : kDefaultContext;
+  plan.n_ctx = options.n_ctx.value_or(std::min(trained, kDefaultContext));
+  const std::int32_t default_batch =
+      on_gpu ? kDefaultBatch : (plan.batched ? kCpuBatch : kIsolatedCpuBatch);
+  plan.n_batch = std::min(plan.n_ctx, options.n_batch.value_or(default_batch));
+  if (plan.batched) choose_kv(plan, model, options);
+
+  BackendOptions& context = plan.context;
+  context.kv_unified = plan.kv != "split";
+  if (plan.batched) {
+    // Cells are set aside for every split stream, for shared ones only once.
+    const std::int32_t n_cached = options.n_cached.value_or(
+        context.kv_unified ? kDefaultCached : std::min(2 * n_lanes, kDefaultCached));
+    context.n_seq = std::min(n_lanes + n_cached, kMaxSequences);
+  }
+  context.n_ctx_seq = plan.n_ctx;
+  const std::int64_t streams = context.kv_unified ? (plan.batched ? n_lanes : 1) : context.n_seq;
+  if (plan.n_ctx * streams > kMaxTotalContext) {
+    throw InvalidArgumentError("n_ctx: got " + std::to_string(plan.n_ctx) + " for each of " +
+                               std::to_string(streams) + " sequences, expected at most " +
+                               std::to_string(kMaxTotalContext) +
+                               " tokens in all, lower n_ctx, max_concurrent or n_cached");
+  }
+  context.n_ctx_total = static_cast<std::int32_t>(plan.n_ctx * streams);
+  // llama.cpp wants room for one token of every sequence, whatever our batches are.
+  context.n_batch = std::max(plan.n_batch, context.n_seq);
+  context.n_outputs = context.n_seq;
+  context.n_threads = options.n_threads.value_or(n_cpus);
+  context.flash_attention = options.flash_attention;
+  context.type_k = options.type_k;
+  context.type_v = options.type_v;
+  choose_flash_attention(plan, model, on_gpu);
+  // The number of threads shows in the last bits of the logits, which layout "isolated" keeps
+  // fixed.
+  plan.adapt_threads = plan.batched && !options.n_threads && !on_gpu;
+  return plan;
+}
+
+}  // namespace pronk::inline v0
