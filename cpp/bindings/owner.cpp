@@ -29,17 +29,31 @@ PyObject* forget_task(PyObject*, PyObject* reference) {
 
 PyMethodDef forget_task_definition = {"forget_task", &forget_task, METH_O, nullptr};
 
-nb::object current_task() {
-  // Kept for good: a function of the standard library that holds nothing of ours.
-  static PyObject* const function =
-      nb::module_::import_("asyncio").attr("current_task").inc_ref().ptr();
+// What `function` returns, or None where it says by RuntimeError that none of its tasks runs.
+nb::object call_for_task(PyObject* function) {
   PyObject* task = PyObject_CallNoArgs(function);
   if (!task) {
     if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) throw nb::python_error();
-    PyErr_Clear();  // no asyncio loop runs here
+    PyErr_Clear();
     return nb::none();
   }
   return nb::steal(task);
+}
+
+nb::object current_task() {
+  // Kept for good: functions of other libraries, which hold nothing of ours.
+  static PyObject* const asyncio =
+      nb::module_::import_("asyncio").attr("current_task").inc_ref().ptr();
+  nb::object task = call_for_task(asyncio);
+  if (!task.is_none()) return task;
+  // Only a program that imported trio can run in it.
+  const nb::object name = nb::str("trio.lowlevel");
+  const nb::object trio = nb::steal(PyImport_GetModule(name.ptr()));
+  if (!trio.is_valid()) {
+    PyErr_Clear();
+    return task;
+  }
+  return call_for_task(nb::object(trio.attr("current_task")).ptr());
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 # General layout: the classes that do the work are bound C++ ones, out of `_core`. Python has what
 # C++ is no good at: `_errors` (the exceptions), `_async` and `_asyncio` (waiting in an event loop),
-# `_exit` (the end of the interpreter), `_logging` (llama.cpp's log), `_progress` (loading a model),
-# `_models` (the default model), `_cli` (the command line). `pronk.testing` is public too, for those
+# `_exit` (the end of the interpreter), `_logging` (llama.cpp's log), `_progress` (bars),
+# `_generate_all` (lists of prompts), `_models` (the default model), `_cli` (the command line). `pronk.testing` is public too, for those
 # who import it. Of this module, what `__all__` names is public, nothing else.
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from pronk._errors import (
     ResultTimeout,
     SchedulerClosedError,
 )
+from pronk._generate_all import generate_all
 from pronk._models import default_model
 
 __all__ = [
@@ -88,6 +89,7 @@ __all__ = [
     "__version__",
     "default_model",
     "devices",
+    "generate_all",
 ]
 
 # Users see the names that they import, in tracebacks and in help().

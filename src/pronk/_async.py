@@ -2,37 +2,46 @@
 
 The core posts keys to the mailbox of the loop and rings its file descriptor; the loop, which
 watches that, wakes the waiters behind the keys. No thread waits for anything, and nothing here
-outlives its loop. `pronk._asyncio` has what is particular to asyncio: another kind of loop needs
-a hub of its own and a line in `_current_hub`.
+outlives its loop. `pronk._asyncio` and `pronk._trio` have what is particular to each kind of loop.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, ref
 
-from pronk._asyncio import Hub, current_hub
+from pronk import _asyncio
 from pronk._core import hold, listen, take
 from pronk._errors import Error
 
 if TYPE_CHECKING:
-    from asyncio import Future
-
     from pronk._core import Acquisition, Completion, Generation, InferencePermit, Ticket
+    from pronk._hub import Hub, Signal
+
+
+def _current_hub() -> Hub:
+    # Only a program that imported trio can run in it.
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_task():
+        from pronk import _trio
+
+        return _trio.current_hub()
+    return _asyncio.current_hub()
 
 
 class _TicketWaiter:
     """One task that waits for one ticket."""
 
-    __slots__ = ("__weakref__", "future", "ticket")
+    __slots__ = ("__weakref__", "signal", "ticket")
 
-    def __init__(self, ticket: Ticket, future: Future[None]) -> None:
+    def __init__(self, ticket: Ticket, signal: Signal) -> None:
         self.ticket = ticket
-        self.future = future
+        self.signal = signal
 
     def wake(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
+        if not self.signal.done():
+            self.signal.set_result(None)
 
     def abandon(self) -> None:
         self.ticket.cancel()
@@ -41,10 +50,10 @@ class _TicketWaiter:
 async def wait_for_permit(ticket: Ticket) -> InferencePermit:
     """Wait for the permit of ``ticket``; whatever ends the wait early hands it to the next."""
     try:
-        hub = current_hub()
-        waiter = _TicketWaiter(ticket, hub.new_future())
+        hub = _current_hub()
+        waiter = _TicketWaiter(ticket, hub.new_signal())
         ticket.listen(hub.mailbox, hub.add(waiter))
-        await waiter.future
+        await waiter.signal
         return ticket.take()
     except BaseException:
         ticket.cancel()
@@ -61,42 +70,42 @@ async def enter(acquisition: Acquisition, ticket: Ticket) -> InferencePermit:
 class _StreamWaiter:
     """All tasks of one loop that wait for one generation."""
 
-    __slots__ = ("__weakref__", "_futures", "_generation", "hub")
+    __slots__ = ("__weakref__", "_signals", "_generation", "hub")
 
     def __init__(self, generation: Generation, hub: Hub) -> None:
         self.hub = hub
         self._generation = ref(generation)
-        self._futures: set[Future[None]] = set()
+        self._signals: set[Signal] = set()
 
     @property
     def busy(self) -> bool:
-        return bool(self._futures)
+        return bool(self._signals)
 
     async def wait(self) -> None:
-        future = self.hub.new_future()
-        self._futures.add(future)
+        signal = self.hub.new_signal()
+        self._signals.add(signal)
         try:
-            await future
+            await signal
         finally:
-            self._futures.discard(future)
+            self._signals.discard(signal)
 
     def wake(self) -> None:
-        for future in self._futures:
-            if not future.done():
-                future.set_result(None)
+        for signal in self._signals:
+            if not signal.done():
+                signal.set_result(None)
 
     def abandon(self) -> None:
         generation = self._generation()
         if self.busy and generation is not None:
             generation.cancel()
-        self._futures.clear()
+        self._signals.clear()
 
 
 _streams: WeakKeyDictionary[Generation, _StreamWaiter] = WeakKeyDictionary()
 
 
 def _waiter_for(generation: Generation) -> _StreamWaiter:
-    hub = current_hub()
+    hub = _current_hub()
     waiter = _streams.get(generation)
     if waiter is None or waiter.hub is not hub:
         if waiter is not None and waiter.busy:

@@ -1,4 +1,4 @@
-"""How the loading of a model is reported: by a bar on a terminal or a function of the user's."""
+"""How long work is reported: by a bar on a terminal or a function of the user's."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ Report = Callable[[float], object]
 
 
 def reporter(
-    progress: bool | Report | None,
+    progress: bool | Report | None, label: str = "Loading the model"
 ) -> AbstractContextManager[Report | None]:
     """Return a context that gives the function to call with the fraction done, or None.
+
+    ``label`` stands before the bar.
 
     Raises:
         pronk.InvalidTypeError: ``progress`` is neither a bool, None nor callable.
@@ -25,7 +27,7 @@ def reporter(
     if progress is None or progress is False:
         return nullcontext(None)
     if progress is True:
-        return _bar()
+        return _bar(label)
     if callable(progress):
         return nullcontext(progress)
     raise InvalidTypeError(
@@ -35,7 +37,7 @@ def reporter(
 
 
 @contextmanager
-def _bar() -> Iterator[Report | None]:
+def _bar(label: str) -> Iterator[Report | None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
@@ -43,9 +45,9 @@ def _bar() -> Iterator[Report | None]:
     if not console.is_terminal:
         yield None
         return
-    columns = (TextColumn("Loading the model"), BarColumn(), TaskProgressColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=1.0)
+        task = bar.add_task(label, total=1.0)
 
         def report(fraction: float) -> None:
             bar.update(task, completed=fraction)

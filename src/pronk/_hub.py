@@ -1,0 +1,68 @@
+"""What every kind of event loop needs to wait: a mailbox, and who waits for which key in it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from itertools import count
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+from pronk._core import Mailbox
+
+
+class Waiter(Protocol):
+    """Someone who waits for a key."""
+
+    def wake(self) -> None:
+        """Something became ready."""
+
+    def abandon(self) -> None:
+        """The loop is gone: give up what was waited for."""
+
+
+class Signal(Protocol):
+    """Awaited once, by one task, until it is set: an `asyncio.Future` or its like."""
+
+    def done(self) -> bool:
+        """Return whether the wait is over."""
+
+    def set_result(self, result: None, /) -> None:
+        """End the wait."""
+
+    def __await__(self) -> Generator[Any, Any, None]: ...
+
+
+class Hub(ABC):
+    """One per loop.
+
+    A waiter is kept by the coroutine that waits, not by the hub, and the hub is kept by the loop,
+    not by us: so none of them outlives the other.
+    """
+
+    def __init__(self) -> None:
+        self.mailbox = Mailbox()
+        self._waiters: WeakValueDictionary[int, Waiter] = WeakValueDictionary()
+        self._keys = count(1)
+
+    @abstractmethod
+    def new_signal(self) -> Signal:
+        """Return a signal for the running task."""
+
+    def add(self, waiter: Waiter) -> int:
+        """Return the key that wakes ``waiter``, for as long as somebody keeps it alive."""
+        key = next(self._keys)
+        self._waiters[key] = waiter
+        return key
+
+    def deliver(self) -> None:
+        """Wake the waiters of all keys that were posted."""
+        for key in self.mailbox.drain():
+            waiter = self._waiters.get(key)
+            if waiter is not None:
+                waiter.wake()
+
+    def abandon(self) -> None:
+        """Give up for all waiters."""
+        for waiter in list(self._waiters.values()):
+            waiter.abandon()

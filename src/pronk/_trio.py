@@ -1,0 +1,61 @@
+"""The hub of a trio run, also when anyio drives it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+import trio
+
+from pronk._hub import Hub
+
+
+class _TrioSignal:
+    """An event with the face of a future."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def done(self) -> bool:
+        return self._event.is_set()
+
+    def set_result(self, result: None, /) -> None:
+        self._event.set()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._event.wait().__await__()
+
+
+class TrioHub(Hub):
+    """Reads the mailbox in a system task, which ends with the run."""
+
+    def new_signal(self) -> _TrioSignal:
+        """Return a signal of the running trio."""
+        return _TrioSignal()
+
+    async def read(self) -> None:
+        """Deliver what the mailbox brings until the run ends."""
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(self.mailbox.fd)
+                self.deliver()
+        finally:
+            self.abandon()
+
+
+_hubs: WeakKeyDictionary[trio.lowlevel.TrioToken, ref[TrioHub]] = WeakKeyDictionary()
+
+
+def current_hub() -> TrioHub:
+    """Return the hub of the running trio, made at its first use."""
+    token = trio.lowlevel.current_trio_token()
+    known = _hubs.get(token)
+    hub = known() if known is not None else None
+    if hub is None:
+        hub = TrioHub()
+        trio.lowlevel.spawn_system_task(hub.read)
+        _hubs[token] = ref(hub)
+    return hub
