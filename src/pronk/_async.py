@@ -70,7 +70,7 @@ async def enter(acquisition: Acquisition, ticket: Ticket) -> InferencePermit:
 class _StreamWaiter:
     """All tasks of one loop that wait for one generation."""
 
-    __slots__ = ("__weakref__", "_signals", "_generation", "hub")
+    __slots__ = ("__weakref__", "_generation", "_signals", "hub")
 
     def __init__(self, generation: Generation, hub: Hub) -> None:
         self.hub = hub

@@ -112,10 +112,8 @@ def test_a_cancelled_await_cancels_the_generation(
         with trio.move_on_after(0.01):
             await generation
         model.resume()
-        with trio.fail_after(30):
-            while not generation.done:
-                await trio.sleep(0.001)
-        assert generation.result().finish_reason == "cancelled"
+        # Nothing but the end of a step stands between the cancel and this.
+        assert generation.result(timeout=30).finish_reason == "cancelled"
 
     trio.run(main)
 
