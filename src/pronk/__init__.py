@@ -7,11 +7,11 @@
 """
 
 # General layout: the classes that do the work are bound C++ ones, out of `_core`. Python has what
-# C++ is no good at: `_errors` (the exceptions), `_async` with `_hub`, `_asyncio` and `_trio` (waiting
-# in an event loop), `_generate_all` (lists of prompts), `_progress` (bars), `_exit` (the end of the
-# interpreter), `_logging` (llama.cpp's log), `_models` (the default model), `_cli` (the command
-# line). `pronk.testing` is public too, for those who import it. Of this module, what `__all__` names
-# is public, nothing else.
+# C++ is no good at: `_errors` (the exceptions), `_async` with `_hub`, `_asyncio` and `_trio`
+# (waiting in an event loop), `_generate_all` (lists of prompts), `_progress` (bars), `_exit` (the
+# end of the interpreter), `_logging` (llama.cpp's log), `_models` (the default model), `_cli` (the
+# command line). `pronk.testing` is public too, for those who import it. Of this module, what
+# `__all__` names is public, nothing else.
 
 from __future__ import annotations
 
