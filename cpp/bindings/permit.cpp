@@ -64,6 +64,13 @@ void bind_permit(nb::module_& m) {
            "Give the permit back: cancel what runs in it and hand it to the next in line. Never "
            "blocks,\n"
            "may be called twice and from any thread or task.")
+      .def("detach", &InferencePermit::detach,
+           "Say that another thread or task will release the permit.\n\n"
+           "Who acquired it may then wait for the next one without a DeadlockError.\n\n"
+           "Example:\n"
+           "    >>> permit = scheduler.acquire()\n"
+           "    >>> permit.detach()\n"
+           "    >>> work.put(permit)")
       .def_prop_ro("released", &InferencePermit::released, "Whether the permit was given back.")
       .def("__enter__", &enter, nb::sig("def __enter__(self) -> InferencePermit"))
       .def(

@@ -39,9 +39,8 @@ void Gate::check_deadlock(std::uint64_t owner) const {
   const auto it = held_.find(owner);
   if (it == held_.end() || it->second < active_ || active_ < max_) return;
   throw DeadlockError("acquire: got a call from the holder of all " + std::to_string(active_) +
-                      " permits, expected one of them to be free or held by another thread or "
-                      "task, release a permit "
-                      "before waiting for the next");
+                      " permits, expected one of them to be free or held by another thread or task, "
+                      "release a permit first, or detach() one that another will release");
 }
 
 void Gate::hold(std::uint64_t owner) {
@@ -54,9 +53,18 @@ void Gate::hold(std::uint64_t owner) {
 void Gate::unhold(std::uint64_t owner) {
   --active_;
   ++released_;
+  forget_owner(owner);
+}
+
+void Gate::forget_owner(std::uint64_t owner) {
   if (owner == 0) return;
   const auto it = held_.find(owner);
   if (--it->second == 0) held_.erase(it);
+}
+
+void Gate::disown(std::uint64_t owner) {
+  std::lock_guard lock(mutex_);
+  forget_owner(owner);
 }
 
 bool Gate::try_acquire(std::uint64_t owner) {

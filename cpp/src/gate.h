@@ -73,6 +73,8 @@ class Gate {
 
   /// Gives one permit of `owner` back.
   void release(std::uint64_t owner);
+  /// One permit of `owner` counts as nobody's from now on.
+  void disown(std::uint64_t owner);
 
   void resize(std::int32_t max);
   /// No new tickets from now on; those that wait are served.
@@ -98,6 +100,7 @@ class Gate {
   void check_deadlock(std::uint64_t owner) const;
   void hold(std::uint64_t owner);
   void unhold(std::uint64_t owner);
+  void forget_owner(std::uint64_t owner);
   void grant_waiting(Functions& run_after);
   void decide(TicketState& ticket, TicketStatus status, Functions& run_after);
   static void run(Functions& functions);

@@ -29,28 +29,39 @@ void HeldPermit::begin(std::shared_ptr<GenerationState> generation) {
 
 void HeldPermit::end() noexcept {
   bool give_back;
+  std::uint64_t owner;
   {
     std::lock_guard lock(mutex_);
     running_ = nullptr;
     give_back = released_;
+    owner = owner_;
   }
-  if (give_back) gate_->release(owner_);
+  if (give_back) gate_->release(owner);
 }
 
 void HeldPermit::release() noexcept {
   if (gate_->process.forked()) return;
   std::shared_ptr<GenerationState> running;
+  std::uint64_t owner;
   {
     std::lock_guard lock(mutex_);
     if (released_) return;
     released_ = true;
     running = running_;
+    owner = owner_;
   }
   if (running) {
     running->cancel();  // its end gives the permit back
   } else {
-    gate_->release(owner_);
+    gate_->release(owner);
   }
+}
+
+void HeldPermit::detach() noexcept {
+  if (gate_->process.forked()) return;
+  std::lock_guard lock(mutex_);
+  if (released_) return;
+  gate_->disown(std::exchange(owner_, 0));
 }
 
 bool HeldPermit::released() const noexcept {
@@ -111,6 +122,10 @@ Generation InferencePermit::generate(std::vector<Token> prompt, const Generation
 
 void InferencePermit::release() noexcept {
   if (state_) state_->held().release();
+}
+
+void InferencePermit::detach() noexcept {
+  if (state_) state_->held().detach();
 }
 
 bool InferencePermit::released() const noexcept { return !state_ || state_->held().released(); }

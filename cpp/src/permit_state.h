@@ -27,11 +27,13 @@ class HeldPermit {
   /// Idempotent. Cancels what runs.
   void release() noexcept;
   bool released() const noexcept;
+  /// Belongs to nobody in particular from now on. Idempotent.
+  void detach() noexcept;
 
  private:
   const std::shared_ptr<Gate> gate_;
-  const std::uint64_t owner_;
   mutable std::mutex mutex_;
+  std::uint64_t owner_;                       // guarded by mutex_; whose permit the gate thinks it is
   bool released_ = false;                     // guarded by mutex_
   std::shared_ptr<GenerationState> running_;  // guarded by mutex_
 };

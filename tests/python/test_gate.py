@@ -198,6 +198,22 @@ def test_nested_acquire_raises_instead_of_hanging(drain: Drain) -> None:
     drain(scheduler)
 
 
+def test_a_permit_handed_over_is_no_deadlock(drain: Drain) -> None:
+    scheduler = pronk.InferenceScheduler(1)
+    permit = scheduler.acquire()
+    permit.detach()
+    permit.detach()
+    with ThreadPoolExecutor(1) as pool:
+        released = pool.submit(lambda: (wait_until(lambda: scheduler.waiting_count), permit.release()))
+        with scheduler.acquire(timeout=30):
+            # What this thread holds now counts again.
+            with pytest.raises(pronk.DeadlockError, match="detach"):
+                scheduler.acquire()
+        released.result()
+    permit.detach()
+    drain(scheduler)
+
+
 def test_no_deadlock_while_another_thread_holds_one() -> None:
     scheduler = pronk.InferenceScheduler(2)
     with ThreadPoolExecutor(1) as pool, scheduler.acquire():

@@ -33,6 +33,9 @@ class PRONK_API InferencePermit {
   /// the lane is settled. Idempotent, never blocks.
   void release() noexcept;
   bool released() const noexcept;
+  /// Says that another thread or task will release the permit, so that who acquired it may wait for
+  /// the next one without a DeadlockError. Idempotent, never blocks.
+  void detach() noexcept;
 
  private:
   std::shared_ptr<PermitState> state_;
