@@ -9,6 +9,9 @@ namespace {
 // single hiccup.
 constexpr double kSmoothing = 0.1;
 
+// A step with prompt tokens may take at least so many times one without.
+constexpr double kLeastShare = 1.5;
+
 void smooth(double& value, double sample) {
   value = value == 0 ? sample : value + kSmoothing * (sample - value);
 }
@@ -30,7 +33,11 @@ std::int32_t BatchPolicy::prompt_budget() const noexcept {
   const std::int32_t floor = std::min(options_.min_chunk, options_.n_batch);
   if (prompt_token_seconds_ <= 0) return floor;
   double target = options_.max_step_seconds;
-  if (decode_seconds_ > 0) target = std::min(target, options_.max_step_ratio * decode_seconds_);
+  if (decode_seconds_ > 0) {
+    target = std::min(target, options_.max_step_ratio * decode_seconds_);
+    // A model whose every step takes longer than that has prompts to evaluate all the same.
+    target = std::max(target, kLeastShare * decode_seconds_);
+  }
   const double tokens = (target - decode_seconds_) / prompt_token_seconds_;
   if (!(tokens > floor)) return floor;
   return tokens >= options_.n_batch ? options_.n_batch : static_cast<std::int32_t>(tokens);

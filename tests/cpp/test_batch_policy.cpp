@@ -240,6 +240,18 @@ TEST(policy_keeps_an_even_pace) {
   CHECK(policy.prompt_budget() >= 19 && policy.prompt_budget() <= 21);
 }
 
+TEST(policy_serves_prompts_of_a_model_slower_than_the_limit) {
+  PolicyOptions with = options(512);
+  with.max_step_seconds = 0.05;
+  BatchPolicy policy(with);
+  for (int i = 0; i < 200; ++i) {
+    policy.observe(4, 0, 0.1);
+    policy.observe(4, 20, 0.1 + 0.02);
+  }
+  // Half a step of 100 ms more, at 1 ms a token.
+  CHECK(policy.prompt_budget() >= 49 && policy.prompt_budget() <= 51);
+}
+
 TEST(policy_survives_odd_times) {
   for (const double seconds : {0.0, 1e-12, 1e12}) {
     BatchPolicy policy(options(64));
