@@ -66,7 +66,7 @@ cpp: $(done)/build
 	$(VENV)/bin/cmake --build $(core)
 	$(VENV)/bin/ctest --test-dir $(core) --output-on-failure $(ARGS)
 
-bench: install $(done)/test
+bench: install $(done)/bench
 	$(py) -m benchmarks $(ARGS)
 
 lint: style types
@@ -80,6 +80,7 @@ style: $(done)/lint
 types: install $(done)/lint
 	$(py) -m mypy -p pronk
 	$(py) -m mypy tools/*.py
+	$(py) -m mypy benchmarks
 	$(in_venv) pyright --warnings $(VENV)/lib/python*/site-packages/pronk/_core.pyi
 	$(in_venv) pyright --verifytypes pronk --ignoreexternal
 
@@ -106,7 +107,7 @@ $(venv):
 	$(py) -m pip install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
-$(done)/build $(done)/test $(done)/lint: $(done)/%: pyproject.toml | $(venv)
+$(done)/build $(done)/test $(done)/bench $(done)/lint: $(done)/%: pyproject.toml | $(venv)
 	$(py) -m pip install --quiet --group $*
 	@touch $@
 

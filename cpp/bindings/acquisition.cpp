@@ -62,6 +62,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
 }
 
 int clear(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
   auto* acquisition = nb::inst_ptr<Acquisition>(self);
   acquisition->scheduler.reset();
   acquisition->permit.reset();

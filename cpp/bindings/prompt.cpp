@@ -36,8 +36,15 @@ std::vector<Token> copy_array(const nb::ndarray<>& array, const char* name) {
 }
 
 std::optional<std::vector<Token>> from_array(nb::handle value, const char* name) {
+  // Through a memoryview where there is a buffer: some exporters, ctypes among them, leave out the
+  // strides that they are asked for, and a memoryview fills them in.
+  nb::object source = nb::steal(PyMemoryView_FromObject(value.ptr()));
+  if (!source.is_valid()) {
+    PyErr_Clear();
+    source = nb::borrow(value);
+  }
   nb::ndarray<nb::ro, nb::device::cpu> view;
-  if (!nb::try_cast(value, view)) return std::nullopt;
+  if (!nb::try_cast(source, view)) return std::nullopt;
   const nb::ndarray<> array(view.handle());
   const nb::dlpack::dtype dtype = array.dtype();
   const bool is_signed = dtype.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Int);

@@ -17,10 +17,14 @@ PyObject* self_of(PyObject* self) {
 }
 
 PySendResult send(PyObject* self, PyObject*, PyObject** result) {
+  *result = nullptr;
+  if (!nb::inst_ready(self)) {  // made by __new__ alone
+    PyErr_SetString(PyExc_TypeError, "awaitable: got one that was never initialised");
+    return PYGEN_ERROR;
+  }
   Ready& ready = *nb::inst_ptr<Ready>(self);
   if (!ready.value.is_valid()) {
     PyErr_SetNone(PyExc_StopAsyncIteration);
-    *result = nullptr;
     return PYGEN_ERROR;
   }
   *result = ready.value.release().ptr();
@@ -45,7 +49,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
 }
 
 int clear(PyObject* self) {
-  nb::inst_ptr<Ready>(self)->value.reset();
+  if (nb::inst_ready(self)) nb::inst_ptr<Ready>(self)->value.reset();
   return 0;
 }
 

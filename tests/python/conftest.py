@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -17,6 +18,9 @@ import pronk
 
 # A guard against hangs, far above what any recipe needs.
 CHILD_SECONDS = 30.0
+
+# The background jobs of a script start with SIGINT ignored, and so would all children of the tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from fixtures_models import Tiny
+from tiny_models import MEMORY_KINDS
 
 _ROOT = Path(__file__).resolve().parents[2]
 _ENVIRONMENT = "PRONK_CPP_TESTS"
@@ -74,8 +76,11 @@ def test_program_was_built() -> None:
 if _PROGRAM is not None:
 
     @pytest.mark.parametrize("case", _CASES)
-    def test_cpp(case: str) -> None:
+    def test_cpp(case: str, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
         assert _PROGRAM is not None
+        # Models of every kind of memory, which the program cannot write itself.
+        paths = [tiny(kind) for kind in (*MEMORY_KINDS, "encoder")]
+        monkeypatch.setenv("PRONK_TINY_DIR", str(paths[0].parent))
         done = _run(_PROGRAM, "--run", case)
         if done.returncode != 0:
             pytest.fail(f"exit code {done.returncode}\n{done.stdout}", pytrace=False)
