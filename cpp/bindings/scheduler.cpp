@@ -126,6 +126,7 @@ Generation generate(Scheduler& self, nb::handle prompt, nb::handle priority,
 }
 
 bool close(nb::handle_t<Scheduler> handle, nb::handle drain, nb::handle timeout) {
+  auto& self = nb::cast<Scheduler&>(handle);
   const bool finish_first = to_bool(drain, {"drain", "pass True to let running work finish"});
   const auto limit = to_timeout(timeout, {"timeout", "pass None to wait for ever"});
   if (finish_first && is_main_thread()) {
@@ -133,7 +134,7 @@ bool close(nb::handle_t<Scheduler> handle, nb::handle drain, nb::handle timeout)
   }
   LogScope log;
   DetachGil detached;
-  return nb::inst_ptr<Scheduler>(handle)->close(finish_first, limit);
+  return self.close(finish_first, limit);
 }
 
 std::string repr(const Scheduler& self) {

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import array
+import ctypes
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -424,3 +427,46 @@ def test_tokenize(scheduler: pronk.InferenceScheduler) -> None:
             engine.tokenize(text)  # type: ignore[arg-type]
     with pytest.raises(pronk.InvalidTypeError, match="add_special: got"):
         engine.tokenize("a", add_special=1)  # type: ignore[arg-type]
+
+
+NEVER_INITIALISED = """
+import sys, warnings
+import pronk
+warnings.simplefilter("ignore")
+kind = getattr(pronk, sys.argv[1])
+for _ in range(3):
+    thing = kind.__new__(kind)
+    for name in dir(kind):
+        if name.startswith("__") and name not in ("__enter__", "__aenter__", "__await__", "__repr__"):
+            continue
+        for arguments in ((), (None,), (None, None)):
+            try:
+                getattr(thing, name)(*arguments)
+            except Exception:
+                pass
+print("ok")
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in pronk.__all__
+        if isinstance(kind := getattr(pronk, name), type) and not issubclass(kind, BaseException)
+    ],
+)
+def test_objects_that_were_never_initialised(name: str) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", NEVER_INITIALISED, name],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (child.returncode, child.stdout) == (0, "ok\n"), child.stderr
+
+
+def test_ctypes_arrays_are_tokens() -> None:
+    engine = ScriptedModel().engine
+    assert engine.detokenize((ctypes.c_int * 3)(97, 98, 99)) == "abc"
