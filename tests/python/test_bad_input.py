@@ -433,11 +433,12 @@ NEVER_INITIALISED = """
 import sys, warnings
 import pronk
 warnings.simplefilter("ignore")
+KEPT = ("__enter__", "__aenter__", "__await__", "__repr__")
 kind = getattr(pronk, sys.argv[1])
 for _ in range(3):
     thing = kind.__new__(kind)
     for name in dir(kind):
-        if name.startswith("__") and name not in ("__enter__", "__aenter__", "__await__", "__repr__"):
+        if name.startswith("__") and name not in KEPT:
             continue
         for arguments in ((), (None,), (None, None)):
             try:
