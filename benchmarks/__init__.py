@@ -1,0 +1,1 @@
+"""Measures pronk against what users would pick instead. See README.md here."""

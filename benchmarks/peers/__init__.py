@@ -1,0 +1,1 @@
+"""The programs and packages that pronk is measured against."""

@@ -1,0 +1,74 @@
+"""Builds llama-batched-bench and llama-server from vendor/llama.cpp, with pronk's own flags."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from benchmarks.settings import PROJECT, Settings
+
+TARGETS = ("llama-batched-bench", "llama-server")
+_REPORTED = ("CMAKE_BUILD_TYPE", "GGML_NATIVE", "GGML_OPENMP", "GGML_CUDA", "GGML_METAL")
+
+
+class PeerError(Exception):
+    """A peer could not be built or does not run."""
+
+
+def program(settings: Settings, name: str) -> Path:
+    """Return the path of a program of llama.cpp, built first where that has not been done."""
+    tree = _tree(settings.openmp)
+    path = tree / "bin" / name
+    if not path.exists():
+        settings.say(f"building {' and '.join(TARGETS)}, which takes a while the first time")
+        _build(tree, settings.openmp)
+    return path
+
+
+def flags(settings: Settings) -> dict[str, str]:
+    """Return how the programs were built; empty before they are."""
+    cache_file = _tree(settings.openmp) / "CMakeCache.txt"
+    if not cache_file.exists():
+        return {}
+    entries = re.findall(r"^(\w+):\w+=(.*)$", cache_file.read_text(encoding="utf-8"), re.MULTILINE)
+    return {key: value for key, value in entries if key in _REPORTED}
+
+
+def _tree(openmp: bool) -> Path:
+    return PROJECT / "build" / ("peers" if openmp else "peers-no-openmp")
+
+
+@cache
+def _build(tree: Path, openmp: bool) -> None:
+    cmake = _tool("cmake")
+    source = PROJECT / "benchmarks" / "peers"
+    configure = [cmake, "-S", str(source), "-B", str(tree), "-G", "Ninja"]
+    configure += [
+        f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
+        f"-DGGML_OPENMP={'ON' if openmp else 'OFF'}",
+    ]
+    log = tree.with_suffix(".log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w", encoding="utf-8") as output:
+        for command in (configure, [cmake, "--build", str(tree), "--target", *TARGETS]):
+            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
+            if done.returncode != 0:
+                raise PeerError(
+                    f"peers: got exit code {done.returncode} from cmake, expected a build, "
+                    f"see {log.relative_to(PROJECT)}, or run with --no-peers"
+                )
+
+
+def _tool(name: str) -> str:
+    """The one of this environment, else the system's."""
+    own = Path(sys.executable).parent / name
+    found = str(own) if own.exists() else shutil.which(name)
+    if found is None:
+        raise PeerError(
+            f"peers: got no {name}, expected it to be installed, run: pip install {name}"
+        )
+    return found
