@@ -85,7 +85,6 @@ def test_exact_spans(tmp_path: Path) -> None:
     )
     with scheduler:
         scheduler.start_trace()
-        assert scheduler.tracing
         model.hold()
         first = scheduler.generate("abcdef", max_tokens=2, **GREEDY)
         second = scheduler.generate("abcdeg", max_tokens=1, **GREEDY)
