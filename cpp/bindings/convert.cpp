@@ -125,6 +125,19 @@ std::string_view to_string_view(nb::handle value, const Argument& argument) {
   return {data, static_cast<std::size_t>(size)};
 }
 
+std::string to_path(nb::handle value, const Argument& argument) {
+  PyObject* bytes = nullptr;
+  if (!PyUnicode_FSConverter(value.ptr(), &bytes)) {
+    const bool is_type = PyErr_ExceptionMatches(PyExc_TypeError);
+    if (!is_type && !PyErr_ExceptionMatches(PyExc_ValueError)) throw nb::python_error();
+    PyErr_Clear();
+    if (is_type) throw_invalid_type(argument, value, "a str or os.PathLike");
+    throw_invalid_value(argument, value, "a path without NUL that the file system can encode");
+  }
+  const nb::bytes owned = nb::steal<nb::bytes>(bytes);
+  return std::string(owned.c_str(), owned.size());
+}
+
 std::optional<std::chrono::nanoseconds> to_timeout(nb::handle value, const Argument& argument) {
   if (value.is_none()) return std::nullopt;
   const char* expected = "None or a finite number of seconds >= 0";

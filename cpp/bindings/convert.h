@@ -53,6 +53,8 @@ double to_double(nb::handle value, const Argument& argument);
 bool to_bool(nb::handle value, const Argument& argument);
 /// UTF-8 of a str, owned by it.
 std::string_view to_string_view(nb::handle value, const Argument& argument);
+/// The bytes of a str, bytes or os.PathLike, as the file system wants them.
+std::string to_path(nb::handle value, const Argument& argument);
 /// None, or seconds >= 0. A time too long to count is none too: it never comes.
 std::optional<std::chrono::nanoseconds> to_timeout(nb::handle value, const Argument& argument);
 

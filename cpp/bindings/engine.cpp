@@ -29,21 +29,6 @@ nb::object text(std::string_view bytes) {
       PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
 }
 
-// The bytes of a str, bytes or os.PathLike, as the file system wants them.
-std::string to_path(nb::handle value) {
-  const Argument argument{"path", "pass the path of a GGUF file"};
-  PyObject* bytes = nullptr;
-  if (!PyUnicode_FSConverter(value.ptr(), &bytes)) {
-    const bool is_type = PyErr_ExceptionMatches(PyExc_TypeError);
-    if (!is_type && !PyErr_ExceptionMatches(PyExc_ValueError)) throw nb::python_error();
-    PyErr_Clear();
-    if (is_type) throw_invalid_type(argument, value, "a str or os.PathLike");
-    throw_invalid_value(argument, value, "a path without NUL that the file system can encode");
-  }
-  const nb::bytes owned = nb::steal<nb::bytes>(bytes);
-  return std::string(owned.c_str(), owned.size());
-}
-
 std::optional<std::int32_t> to_gpu_layers(nb::handle value) {
   const Argument argument{"n_gpu_layers", "pass 0 for none, -1 for all"};
   if (PyUnicode_Check(value.ptr())) {
@@ -91,7 +76,7 @@ std::shared_ptr<InferenceEngine> load(nb::handle path, nb::handle n_gpu_layers, 
                                       nb::handle use_mlock, nb::handle check_tensors,
                                       nb::handle vocab_only, nb::handle progress) {
   LoadOptions options;
-  const std::string file = to_path(path);
+  const std::string file = to_path(path, {"path", "pass the path of a GGUF file"});
   options.n_gpu_layers = to_gpu_layers(n_gpu_layers);
   options.use_mmap =
       to_bool(use_mmap, {"use_mmap", "pass False to read the file instead of mapping it"});

@@ -6,6 +6,8 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
+#include <cerrno>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +32,7 @@ namespace {
 using Scheduler = InferenceScheduler;
 
 constexpr std::int64_t kMostConcurrent = 4096;
+constexpr std::int64_t kMostTraceEvents = std::int64_t{1} << 26;
 
 std::int32_t to_max_concurrent(nb::handle value) {
   return to_int32(value, {"max_concurrent", "pass how many inferences may run at once"}, 1,
@@ -123,6 +126,32 @@ Generation generate(Scheduler& self, nb::handle prompt, nb::handle priority,
   DetachGil detached;
   return std::visit([&](auto&& value) { return self.generate(std::move(value), params, rank); },
                     std::move(converted));
+}
+
+void start_trace(Scheduler& self, nb::handle max_events) {
+  self.start_trace(static_cast<std::size_t>(
+      to_int(max_events, {"max_events", "pass how many events to keep"}, 1, kMostTraceEvents)));
+}
+
+void stop_trace(Scheduler& self, nb::handle path) {
+  const std::string file = to_path(path, {"path", "pass the file to write"});
+  int error = 0;
+  {
+    DetachGil detached;
+    std::ofstream out;
+    errno = 0;
+    // First, so that a file that cannot be written costs no recording.
+    if (self.tracing()) out.open(file, std::ios::binary | std::ios::trunc);
+    if (out) {
+      self.stop_trace(out);
+      out.close();
+    }
+    if (!out) error = errno != 0 ? errno : EIO;
+  }
+  if (error == 0) return;
+  errno = error;
+  PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path.ptr());
+  throw nb::python_error();
 }
 
 bool close(nb::handle_t<Scheduler> handle, nb::handle drain, nb::handle timeout) {
@@ -252,6 +281,35 @@ void bind_scheduler(nb::module_& m) {
       .def_prop_ro("closed", &Scheduler::closed, "Whether close() was called.")
       .def("statistics", &Scheduler::statistics,
            "Return a snapshot of the counters. Never waits for a decode step.")
+      .def("start_trace", &start_trace, nb::kw_only(), unchecked("max_events") = 1 << 20,
+           nb::sig("def start_trace(self, *, max_events: int = 1048576) -> None"),
+           "Start to record what happens: waits for permits, generations, prompt chunks, decode "
+           "steps.\n\n"
+           "Args:\n"
+           "    max_events: Events kept, in [1, 2**26]; older ones give way. 64 bytes each, taken "
+           "as they\n"
+           "        come. A step with n running generations makes n + 4.\n\n"
+           "Raises:\n"
+           "    pronk.InvalidArgumentError: Out of range, or something is recorded already.\n\n"
+           "Example:\n"
+           "    >>> scheduler.start_trace()\n"
+           "    >>> try:\n"
+           "    ...     run_agents(scheduler)\n"
+           "    ... finally:\n"
+           "    ...     scheduler.stop_trace('run.json')    # open it at https://ui.perfetto.dev")
+      .def("stop_trace", &stop_trace, unchecked("path"),
+           nb::sig("def stop_trace(self, path: str | os.PathLike[str]) -> None"),
+           "End the recording and write it as trace event JSON, which Perfetto opens.\n\n"
+           "Never waits for a decode step; what still runs is marked so. A closed scheduler can "
+           "write its\n"
+           "trace too.\n\n"
+           "Args:\n"
+           "    path: The file to write; one that exists is replaced.\n\n"
+           "Raises:\n"
+           "    OSError: The file cannot be written. If it could not even be opened, the recording "
+           "goes on.\n"
+           "    pronk.InvalidArgumentError: Nothing is recorded.")
+      .def_prop_ro("tracing", &Scheduler::tracing, "Whether start_trace() records now.")
       .def(
           "__enter__", [](nb::handle_t<Scheduler> self) { return nb::borrow(self); },
           nb::sig("def __enter__(self) -> InferenceScheduler"))

@@ -34,6 +34,8 @@ void bind_statistics(nb::module_& m) {
       .def_ro("running", &S::running, "Generations on a lane.")
       .def_ro("cached_sequences", &S::cached_sequences, "Idle sequences kept for reuse.")
       .def_ro("kv_tokens", &S::kv_tokens, "Tokens in the KV cache, counted per sequence.")
+      .def_ro("kv_cells", &S::kv_cells,
+              "Cells of the KV cache in use; one that several sequences share counts once.")
       .def_ro("generations", &S::generations, "Generations started.")
       .def_ro("completed", &S::completed, "Generations that ended by themselves.")
       .def_ro("cancelled", &S::cancelled, "Generations that were cancelled.")
@@ -48,6 +50,9 @@ void bind_statistics(nb::module_& m) {
               "Prefixes known, but not reusable in this kind of memory.")
       .def_ro("reuse_refused_reason", &S::reuse_refused_reason, "The latest reason for that.")
       .def_ro("steps", &S::steps, "Rounds of the decode loop.")
+      .def_ro("step_tokens_mean", &S::step_tokens_mean,
+              "Tokens that a step evaluates, over the last 512 steps.")
+      .def_ro("step_tokens_max", &S::step_tokens_max, "Most tokens of one of these steps.")
       .def_ro("n_threads", &S::n_threads,
               "Compute threads in use: fewer than there are where that is faster.")
       .def_ro("step_seconds_p50", &S::step_seconds_p50, "Median over the last 512 steps.")
@@ -74,6 +79,7 @@ void bind_statistics(nb::module_& m) {
                "running",
                "cached_sequences",
                "kv_tokens",
+               "kv_cells",
                "generations",
                "completed",
                "cancelled",
@@ -86,6 +92,8 @@ void bind_statistics(nb::module_& m) {
                "reuse_refused",
                "reuse_refused_reason",
                "steps",
+               "step_tokens_mean",
+               "step_tokens_max",
                "n_threads",
                "step_seconds_p50",
                "step_seconds_p99",

@@ -26,10 +26,11 @@ void name_this_thread() {
 }  // namespace
 
 DecodeLoop::DecodeLoop(const LoopOptions& options, std::shared_ptr<InferenceEngine> engine,
-                       std::shared_ptr<Clock> clock)
+                       std::shared_ptr<Clock> clock, std::shared_ptr<Trace> trace)
     : options_(options),
       engine_(std::move(engine)),
       clock_(std::move(clock)),
+      trace_(std::move(trace)),
       workers_(static_cast<std::size_t>(options.n_sampling_threads)) {
   std::vector<Backend*> contexts;
   for (std::int32_t i = 0; i < options_.n_contexts; ++i) {
@@ -41,6 +42,7 @@ DecodeLoop::DecodeLoop(const LoopOptions& options, std::shared_ptr<InferenceEngi
   SequencePoolOptions pool{model.memory_kind, model.n_swa};
   if (options_.exact_reuse) pool.exact_chunk = options_.policy.n_batch;
   if (options_.consecutive_lanes) pool.n_lanes = options_.n_lanes;
+  pool.share_cells = options_.share_cells && model.memory_kind != MemoryKind::kRecurrent;
   if (options_.adapt_threads) governor_.emplace(options_.n_threads);
   sequences_ = std::make_unique<SequencePool>(std::move(contexts), pool);
 }
@@ -187,6 +189,7 @@ void DecodeLoop::fill(Statistics& out) const {
   out.running = c.running;
   out.cached_sequences = c.cached_sequences;
   out.kv_tokens = c.kv_tokens;
+  out.kv_cells = c.kv_cells;
   out.generations = c.generations;
   out.completed = c.completed;
   out.cancelled = c.cancelled;
@@ -199,6 +202,8 @@ void DecodeLoop::fill(Statistics& out) const {
   out.reuse_refused = c.reuse.refused;
   out.reuse_refused_reason = c.reuse.refused_reason;
   out.steps = c.steps;
+  out.step_tokens_mean = times.mean_tokens();
+  out.step_tokens_max = times.most_tokens();
   out.step_seconds_p50 = p50;
   out.step_seconds_p99 = p99;
   out.step_seconds_max = longest;

@@ -27,6 +27,7 @@
 #include "sequence_pool.h"
 #include "step_times.h"
 #include "thread_governor.h"
+#include "trace.h"
 #include "workers.h"
 
 namespace pronk::inline v0 {
@@ -41,6 +42,7 @@ struct LoopOptions {
   bool consecutive_lanes = false;  ///< see SequencePoolOptions::n_lanes
   bool share_prefixes =
       false;  ///< lanes of a context wait for a common prefix that one of them is evaluating
+  bool share_cells = false;  ///< see SequencePoolOptions::share_cells
   std::int32_t n_contexts = 1;
   std::string kv, kv_reason;  ///< for the statistics
   std::int32_t n_sampling_threads = 1;
@@ -52,7 +54,7 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
  public:
   /// Creates the contexts; throws what make_context throws.
   DecodeLoop(const LoopOptions& options, std::shared_ptr<InferenceEngine> engine,
-             std::shared_ptr<Clock> clock);
+             std::shared_ptr<Clock> clock, std::shared_ptr<Trace> trace);
   ~DecodeLoop();
 
   /// Starts the thread. Without it, step() is to be called by hand.
@@ -84,7 +86,7 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
     std::uint64_t generations = 0, completed = 0, cancelled = 0, failed = 0;
     std::uint64_t prompt_tokens = 0, evaluated = 0, completion_tokens = 0, steps = 0;
     std::int32_t running = 0, cached_sequences = 0;
-    std::uint64_t kv_tokens = 0;
+    std::uint64_t kv_tokens = 0, kv_cells = 0;
     ReuseCounters reuse;
     bool healthy = true;
     std::int32_t n_threads = 0;
@@ -97,6 +99,11 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
     std::vector<BatchItem> items;
   };
 
+  /// Tokens that the running step has evaluated so far.
+  struct Tally {
+    std::int32_t decode = 0, prompt = 0;
+    std::int32_t tokens() const { return decode + prompt; }
+  };
   struct Pick {
     Run* run = nullptr;
     std::span<const float> row;
@@ -130,10 +137,15 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
   void ring_later(std::shared_ptr<Mailbox> mailbox);
   void ring_mailboxes();
   void publish(double step_seconds);
+  std::int32_t lane_of(const Sequence& sequence) const;
+  void trace_batch(TimePoint begin, TimePoint end, DecodeStatus status) const;
+  void trace_sample(TimePoint begin) const;
+  void trace_step(TimePoint begin, TimePoint end) const;
 
   const LoopOptions options_;
   const std::shared_ptr<InferenceEngine> engine_;
   const std::shared_ptr<Clock> clock_;
+  const std::shared_ptr<Trace> trace_;
   const ProcessBound process_;
 
   // The decode thread's own.
@@ -151,6 +163,7 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
   Workers workers_;
   std::string piece_;
   Counters counters_;
+  Tally tally_;
   std::int32_t failed_decodes_ = 0;  // in a row
   std::vector<std::shared_ptr<Mailbox>> to_ring_;
 

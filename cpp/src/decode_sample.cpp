@@ -16,6 +16,7 @@ constexpr std::size_t kParallelLogits = std::size_t{1} << 20;
 }  // namespace
 
 void DecodeLoop::sample_batch() {
+  const TimePoint begin = trace_->on() ? clock_->now() : TimePoint::max();
   picks_.clear();
   std::size_t n_logits = 0;
   for (std::size_t i = 0; i < batch_.runs.size(); ++i) {
@@ -44,6 +45,7 @@ void DecodeLoop::sample_batch() {
       end_run(*batch_.runs[i], FinishReason::kLength, nullptr);
     }
   }
+  if (begin != TimePoint::max()) trace_sample(begin);
 }
 
 void DecodeLoop::Pick::choose() noexcept {
@@ -141,13 +143,14 @@ void DecodeLoop::publish(double step_seconds) {
     counters_.kv_tokens += sequence->tokens.size();
     if (!sequence->busy && !sequence->tokens.empty()) ++counters_.cached_sequences;
   }
+  counters_.kv_cells = sequences_->cells_used();
   counters_.reuse = sequences_->counters();
   counters_.n_threads = governor_ ? governor_->n_threads() : options_.n_threads;
   counters_.healthy = failed_decodes_ < kUnhealthyAfter;
   if (step_seconds >= 0) ++counters_.steps;
   std::lock_guard lock(published_mutex_);
   published_ = counters_;
-  if (step_seconds >= 0) step_times_.add(step_seconds);
+  if (step_seconds >= 0) step_times_.add(step_seconds, tally_.tokens());
 }
 
 }  // namespace pronk::inline v0

@@ -45,6 +45,7 @@ std::exception_ptr backend_error(const std::string& got) {
 
 bool DecodeLoop::step() {
   const TimePoint begin = clock_->now();
+  tally_ = {};
   bool worked = false;
   try {
     end_cancelled();
@@ -62,6 +63,7 @@ bool DecodeLoop::step() {
   const TimePoint end = clock_->now();
   progress_ns_.store(end.time_since_epoch().count(), std::memory_order_relaxed);
   publish(worked ? to_seconds(end - begin) : -1);
+  if (worked && trace_->on()) trace_step(begin, end);
   ring_mailboxes();
   return worked;
 }
@@ -135,7 +137,8 @@ void DecodeLoop::admit_one(const std::shared_ptr<GenerationState>& generation) {
   }
   ++counters_.generations;
   counters_.prompt_tokens += generation->prompt.size();
-  generation->started(static_cast<std::int32_t>(sequence->tokens.size()));
+  runs_.back()->n_cached = static_cast<std::int32_t>(sequence->tokens.size());
+  generation->started(runs_.back()->n_cached, lane_of(*sequence));
 }
 
 void DecodeLoop::end_cancelled() {
@@ -262,6 +265,7 @@ void DecodeLoop::decode_batch() {
     thrown = kUnknownException;
   }
   leave_decode();
+  if (trace_->on()) trace_batch(begin, clock_->now(), status);
   if (!thrown.empty()) return context_threw(thrown);
   if (status != DecodeStatus::kOk) return batch_failed(status);
 
@@ -283,9 +287,11 @@ void DecodeLoop::decode_batch() {
       run.generation->prefilled();
     }
   }
+  const auto n_tokens = static_cast<std::int32_t>(item);
+  tally_.decode += n_decode;
+  tally_.prompt += n_tokens - n_decode;
   sample_batch();
   const double seconds = to_seconds(clock_->now() - begin);
-  const auto n_tokens = static_cast<std::int32_t>(item);
   policies_[batch_.context].observe(n_decode, n_tokens - n_decode, seconds);
   if (governor_) governor_->observe(n_tokens, seconds);
 }

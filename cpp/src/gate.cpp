@@ -17,8 +17,10 @@ std::int64_t to_ns(double seconds) { return static_cast<std::int64_t>(seconds * 
 
 }  // namespace
 
-Gate::Gate(const SchedulerOptions& options, std::shared_ptr<Clock> clock)
+Gate::Gate(const SchedulerOptions& options, std::shared_ptr<Clock> clock,
+           std::shared_ptr<Trace> trace)
     : clock_(std::move(clock)),
+      trace_(std::move(trace)),
       max_waiting_(options.max_waiting),
       ageing_ns_(to_ns(options.ageing_seconds)),
       max_(options.max_concurrent) {}
@@ -73,6 +75,7 @@ bool Gate::try_acquire(std::uint64_t owner) {
   if (refusing_) throw_closed();
   if (active_ >= max_ || !queue_.empty()) return false;
   hold(owner);
+  if (trace_->on()) trace_counts();
   return true;
 }
 
@@ -94,6 +97,7 @@ void Gate::enqueue(const std::shared_ptr<TicketState>& ticket) {
     }
     queue_.emplace(ticket->key, ticket);
     grant_waiting(run_after);
+    if (trace_->on()) trace_counts();
   }
   run(run_after);
 }
@@ -130,6 +134,7 @@ void Gate::grant_waiting(Functions& run_after) {
     queue_.erase(first);
     hold(ticket->options.owner);
     waited_ += now - ticket->enqueued;
+    if (trace_->on()) trace_wait(*ticket, TraceResult::kNone);
     decide(*ticket, TicketStatus::kGranted, run_after);
   }
 }
@@ -177,6 +182,9 @@ bool Gate::cancel(TicketState& ticket, bool timed_out) {
       was_waiting = true;
       queue_.erase(ticket.key);
       ++(timed_out ? timed_out_ : abandoned_);
+      if (trace_->on()) {
+        trace_wait(ticket, timed_out ? TraceResult::kTimedOut : TraceResult::kCancelled);
+      }
       decide(ticket, TicketStatus::kCancelled, run_after);
     } else if (ticket.status == TicketStatus::kGranted && !ticket.taken) {
       ticket.status = TicketStatus::kCancelled;
@@ -184,6 +192,7 @@ bool Gate::cancel(TicketState& ticket, bool timed_out) {
       unhold(ticket.options.owner);
     }
     grant_waiting(run_after);
+    if (trace_->on()) trace_counts();
   }
   run(run_after);
   return was_waiting;
@@ -207,6 +216,7 @@ void Gate::release(std::uint64_t owner) {
     std::lock_guard lock(mutex_);
     unhold(owner);
     grant_waiting(run_after);
+    if (trace_->on()) trace_counts();
   }
   run(run_after);
 }
@@ -219,6 +229,7 @@ void Gate::resize(std::int32_t max) {
     if (refusing_) throw_closed();
     max_ = max;
     grant_waiting(run_after);
+    if (trace_->on()) trace_counts();
   }
   run(run_after);
 }
@@ -234,8 +245,12 @@ void Gate::close() {
     std::lock_guard lock(mutex_);
     refusing_ = true;
     closed_ = true;
-    for (auto& [key, ticket] : queue_) decide(*ticket, TicketStatus::kClosed, run_after);
+    for (auto& [key, ticket] : queue_) {
+      if (trace_->on()) trace_wait(*ticket, TraceResult::kClosed);
+      decide(*ticket, TicketStatus::kClosed, run_after);
+    }
     queue_.clear();
+    if (trace_->on()) trace_counts();
     if (active_ == 0) idle_.notify_all();
   }
   run(run_after);
@@ -273,6 +288,23 @@ bool Gate::closed() const {
   process.check("scheduler");
   std::lock_guard lock(mutex_);
   return refusing_;
+}
+
+// Called with the mutex held.
+void Gate::trace_wait(const TicketState& ticket, TraceResult result) const {
+  trace_->add({TraceKind::kWait, result, 0, ticket.enqueued, clock_->now(), ticket.key.second});
+}
+
+// Called with the mutex held.
+void Gate::trace_counts() const {
+  const TimePoint now = clock_->now();
+  trace_->add({TraceKind::kPermits,
+               TraceResult::kNone,
+               0,
+               now,
+               now,
+               0,
+               {active_, static_cast<std::int64_t>(queue_.size())}});
 }
 
 void Gate::fill(Statistics& out) const {

@@ -17,6 +17,7 @@
 #include "process.h"
 #include "pronk/mailbox.h"
 #include "pronk/scheduler.h"
+#include "trace.h"
 
 namespace pronk::inline v0 {
 
@@ -51,7 +52,7 @@ class TicketState {
 /// while a permit is free.
 class Gate {
  public:
-  Gate(const SchedulerOptions& options, std::shared_ptr<Clock> clock);
+  Gate(const SchedulerOptions& options, std::shared_ptr<Clock> clock, std::shared_ptr<Trace> trace);
 
   /// Takes a permit if one is free and nobody waits.
   bool try_acquire(std::uint64_t owner);
@@ -104,8 +105,11 @@ class Gate {
   void grant_waiting(Functions& run_after);
   void decide(TicketState& ticket, TicketStatus status, Functions& run_after);
   static void run(Functions& functions);
+  void trace_wait(const TicketState& ticket, TraceResult result) const;
+  void trace_counts() const;
 
   const std::shared_ptr<Clock> clock_;
+  const std::shared_ptr<Trace> trace_;
   const std::optional<std::int32_t> max_waiting_;
   const std::int64_t ageing_ns_;
 

@@ -5,6 +5,23 @@
 #include "pronk/error.h"
 
 namespace pronk::inline v0 {
+namespace {
+
+TraceResult trace_result(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return TraceResult::kStop;
+    case FinishReason::kLength:
+      return TraceResult::kLength;
+    case FinishReason::kToolCalls:
+      return TraceResult::kToolCalls;
+    case FinishReason::kCancelled:
+      return TraceResult::kCancelled;
+  }
+  return TraceResult::kNone;
+}
+
+}  // namespace
 
 GenerationState::GenerationState(std::vector<Token> prompt_in, const GenerationParams& params_in,
                                  std::shared_ptr<Clock> clock_in)
@@ -102,12 +119,22 @@ void GenerationState::when_ended(std::function<void()> function) {
   function();
 }
 
-void GenerationState::started(std::int32_t cached_tokens) {
+void GenerationState::started(std::int32_t cached_tokens, std::int32_t lane) {
   std::lock_guard lock(mutex_);
   started_ = true;
+  lane_ = lane;
   started_at_ = prefilled_at_ = clock->now();
   completion_.usage.cached_tokens = cached_tokens;
   completion_.timings.queued = to_seconds(started_at_ - created);
+  if (trace && trace->on()) {
+    trace->add({TraceKind::kQueued,
+                TraceResult::kNone,
+                lane,
+                created,
+                started_at_,
+                number,
+                {completion_.usage.prompt_tokens, cached_tokens}});
+  }
 }
 
 void GenerationState::prefilled() {
@@ -162,9 +189,30 @@ std::shared_ptr<Mailbox> GenerationState::end(FinishReason reason, std::exceptio
   if (!started_) completion_.timings.queued = to_seconds(clock->now() - created);
   completion_.finish_reason = reason;
   error_ = std::move(error);
+  if (trace && trace->on()) trace_end();
   done_ = true;
   changed_.notify_all();
   return post();
+}
+
+// Called with the mutex held.
+void GenerationState::trace_end() const {
+  const Usage& usage = completion_.usage;
+  TraceEvent event;
+  event.result = error_ ? TraceResult::kFailed : trace_result(completion_.finish_reason);
+  event.end = clock->now();
+  event.number = number;
+  if (started_) {
+    event.kind = TraceKind::kGeneration;
+    event.track = lane_;
+    event.begin = started_at_;
+    event.values = {usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens};
+  } else {
+    event.kind = TraceKind::kQueued;
+    event.begin = created;
+    event.values = {usage.prompt_tokens, -1};
+  }
+  trace->add(event);
 }
 
 std::shared_ptr<Mailbox> GenerationState::post() {

@@ -18,6 +18,7 @@
 #include "pronk/generation.h"
 #include "pronk/mailbox.h"
 #include "pronk/params.h"
+#include "trace.h"
 
 namespace pronk::inline v0 {
 
@@ -47,6 +48,10 @@ class GenerationState {
     return cancel_requested_.load(std::memory_order_acquire);
   }
 
+  /// Counts the generations of a scheduler from 1, and where to record this one; none: nowhere.
+  /// Set once, before the state is shared.
+  std::uint64_t number = 0;
+  std::shared_ptr<Trace> trace;
   /// What cancel() does besides raising the flag: wakes the loop, or leaves the queue. Set once,
   /// before the state is shared.
   std::function<void()> on_cancel;
@@ -54,8 +59,9 @@ class GenerationState {
   void when_ended(std::function<void()> function);
 
   // --- the decode loop's side
-  void started(std::int32_t cached_tokens);  ///< the first step that works on it begins
-  void prefilled();                          ///< the whole prompt is evaluated
+  /// The first step that works on it begins. `lane` is where, for the trace.
+  void started(std::int32_t cached_tokens, std::int32_t lane);
+  void prefilled();  ///< the whole prompt is evaluated
   /// A token and the text that became certain with it. Returns the mailbox to ring, if any.
   std::shared_ptr<Mailbox> append(Token token, std::string_view text, TokenLogprob* logprob);
   /// Text that was held back, at the end.
@@ -66,6 +72,7 @@ class GenerationState {
  private:
   std::shared_ptr<Mailbox> post();
   std::shared_ptr<Mailbox> end(FinishReason reason, std::exception_ptr error);
+  void trace_end() const;
 
   std::atomic<bool> cancel_requested_{false};
 
@@ -76,6 +83,7 @@ class GenerationState {
   bool ending_ = false;       // guarded by mutex_; the end has begun, nothing more is appended
   bool done_ = false;         // guarded by mutex_; the end is there for all to see
   bool started_ = false;      // guarded by mutex_
+  std::int32_t lane_ = 0;     // guarded by mutex_
   std::exception_ptr error_;  // guarded by mutex_
   Listener listener_;         // guarded by mutex_
   std::function<void()> when_ended_;  // guarded by mutex_

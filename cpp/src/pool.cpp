@@ -21,7 +21,7 @@ bool computes_on_gpu(const InferenceEngine& engine) {
 
 std::shared_ptr<DecodeLoop> make_loop(const std::shared_ptr<InferenceEngine>& engine,
                                       const PoolPlan& plan, const PoolOptions& options,
-                                      std::shared_ptr<Clock> clock) {
+                                      std::shared_ptr<Clock> clock, std::shared_ptr<Trace> trace) {
   LoopOptions loop;
   loop.n_lanes = plan.n_lanes;
   loop.n_ctx = plan.n_ctx;
@@ -33,6 +33,7 @@ std::shared_ptr<DecodeLoop> make_loop(const std::shared_ptr<InferenceEngine>& en
   loop.n_sampling_threads = std::min(plan.context.n_threads, kMaxSamplingThreads);
   loop.exact_reuse = !plan.batched;
   loop.share_prefixes = plan.batched;
+  loop.share_cells = plan.batched && plan.kv == "shared";
   loop.consecutive_lanes = plan.kv == "split";
   loop.policy.n_batch = plan.n_batch;
   loop.policy.max_step_seconds = options.max_step_ms / 1000;
@@ -40,20 +41,20 @@ std::shared_ptr<DecodeLoop> make_loop(const std::shared_ptr<InferenceEngine>& en
   loop.make_context = [engine, context = plan.context, threads](std::int32_t) {
     return engine->impl().make_backend(context, threads);
   };
-  return std::make_shared<DecodeLoop>(loop, engine, std::move(clock));
+  return std::make_shared<DecodeLoop>(loop, engine, std::move(clock), std::move(trace));
 }
 
 }  // namespace
 
 std::shared_ptr<DecodeLoop> make_pool(std::shared_ptr<InferenceEngine> engine,
                                       const PoolOptions& options, std::int32_t n_lanes,
-                                      std::shared_ptr<Clock> clock) {
+                                      std::shared_ptr<Clock> clock, std::shared_ptr<Trace> trace) {
   PoolOptions wanted = options;
   for (;;) {
     const PoolPlan plan = plan_pool(engine->info(), computes_on_gpu(*engine),
                                     default_thread_count(), wanted, n_lanes);
     try {
-      return make_loop(engine, plan, wanted, clock);
+      return make_loop(engine, plan, wanted, clock, trace);
     } catch (const InsufficientMemoryError&) {
       // Idle sequences are a help, not a promise: without a word about them they give way first.
       const std::int32_t n_cached = plan.context.n_seq - n_lanes;

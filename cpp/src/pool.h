@@ -14,6 +14,6 @@ namespace pronk::inline v0 {
 /// BackendError.
 std::shared_ptr<DecodeLoop> make_pool(std::shared_ptr<InferenceEngine> engine,
                                       const PoolOptions& options, std::int32_t n_lanes,
-                                      std::shared_ptr<Clock> clock);
+                                      std::shared_ptr<Clock> clock, std::shared_ptr<Trace> trace);
 
 }  // namespace pronk::inline v0

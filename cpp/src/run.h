@@ -32,6 +32,7 @@ struct Run {
   std::int32_t n_limit;       ///< most tokens, by max_tokens and by the context
   Sampler sampler;
   TextStream text;
+  std::int32_t n_cached = 0;  ///< tokens of the prompt that were not evaluated
   bool prefilled = false;
   std::int32_t pause_at =
       0;               ///< others wait for the first so many tokens: a step ends there; 0 for none

@@ -168,6 +168,18 @@ Statistics InferenceScheduler::statistics() const {
   return statistics;
 }
 
+void InferenceScheduler::start_trace(std::size_t max_events) {
+  state_->process.check("scheduler");
+  state_->trace->start(max_events);
+}
+
+void InferenceScheduler::stop_trace(std::ostream& out) {
+  state_->process.check("scheduler");
+  write_trace_json(state_->trace->stop(), out);
+}
+
+bool InferenceScheduler::tracing() const { return state_->trace->on(); }
+
 bool InferenceScheduler::close(bool drain, std::optional<std::chrono::nanoseconds> timeout) {
   return state_->close(drain, timeout);
 }

@@ -37,7 +37,8 @@ std::shared_ptr<Clock> clock_of(const SchedulerOptions& options) {
 
 SchedulerState::SchedulerState(const SchedulerOptions& options)
     : clock(clock_of(options)),
-      gate(std::make_shared<Gate>(options, clock)),
+      trace(std::make_shared<Trace>(clock)),
+      gate(std::make_shared<Gate>(options, clock, trace)),
       max_concurrent_(options.max_concurrent) {}
 
 SchedulerState::~SchedulerState() {
@@ -94,7 +95,8 @@ std::shared_ptr<DecodeLoop> SchedulerState::pool() {
     engine = engine_;
     options = options_;
   }
-  auto loop = make_pool(std::move(engine), options, std::max(max_concurrent_, gate->max()), clock);
+  auto loop =
+      make_pool(std::move(engine), options, std::max(max_concurrent_, gate->max()), clock, trace);
   loop->start();
   std::lock_guard lock(mutex_);
   loop_ = loop;
@@ -149,7 +151,10 @@ std::shared_ptr<GenerationState> SchedulerState::make_generation(std::vector<Tok
                                " (n_ctx=" + std::to_string(n_ctx) +
                                " less one for the answer), shorten the prompt or raise n_ctx");
   }
-  return std::make_shared<GenerationState>(std::move(prompt), params, clock);
+  auto generation = std::make_shared<GenerationState>(std::move(prompt), params, clock);
+  generation->number = n_generations_.fetch_add(1, std::memory_order_relaxed) + 1;
+  generation->trace = trace;
+  return generation;
 }
 
 void SchedulerState::fill(Statistics& out) const {

@@ -1,6 +1,7 @@
 // What permits, tickets and the scheduler object share: the gate, and the pool once there is one.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "gate.h"
 #include "process.h"
 #include "pronk/scheduler.h"
+#include "trace.h"
 
 namespace pronk::inline v0 {
 
@@ -38,11 +40,13 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   bool close(bool drain, std::optional<Duration> timeout);
 
   const std::shared_ptr<Clock> clock;
+  const std::shared_ptr<Trace> trace;
   const std::shared_ptr<Gate> gate;
   const ProcessBound process;
 
  private:
-  const std::int32_t max_concurrent_;  // at the start: a pool has at least so many lanes
+  const std::int32_t max_concurrent_;            // at the start: a pool has at least so many lanes
+  std::atomic<std::uint64_t> n_generations_{0};  // made so far
   mutable std::mutex mutex_;
   std::shared_ptr<InferenceEngine> engine_;  // guarded by mutex_
   PoolOptions options_;                      // guarded by mutex_

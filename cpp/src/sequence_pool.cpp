@@ -40,6 +40,7 @@ bool SequencePool::remove(Sequence& sequence, std::int32_t from) noexcept {
 // failed.
 bool SequencePool::copy(const Sequence& source, Sequence& target) {
   std::vector<Token> tokens = source.tokens;
+  cells_.share(source.cells, target.cells);
   try {
     context_of(target).seq_copy(source.id, target.id, -1, -1);
   } catch (...) {
@@ -52,6 +53,7 @@ bool SequencePool::copy(const Sequence& source, Sequence& target) {
 
 void SequencePool::clear(Sequence& sequence) noexcept {
   sequence.tokens.clear();
+  cells_.shrink(sequence.cells, 0);
   sequence.exact = 0;
   if (!remove(sequence, -1) || !holds_exactly(sequence)) broken_[sequence.context] = true;
 }
@@ -224,6 +226,7 @@ void SequencePool::extend(Sequence& sequence, std::span<const Token> tokens) {
       tokens.size() == static_cast<std::size_t>(options_.exact_chunk)) {
     sequence.exact += tokens.size();
   }
+  if (options_.share_cells) cells_.append(sequence.cells, tokens.size());
   sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
 }
 
@@ -236,6 +239,7 @@ void SequencePool::cut(Sequence& sequence, std::size_t n, bool dirty) {
     return;
   }
   sequence.tokens.resize(n);
+  cells_.shrink(sequence.cells, n);
   sequence.exact = std::min(sequence.exact, n);
   // What was applied before a decode failed may have moved the window.
   if (!holds_exactly(sequence) || !window_covers(sequence, n)) clear(sequence);
@@ -252,12 +256,23 @@ bool SequencePool::evict(std::int32_t context) {
   return true;
 }
 
+std::uint64_t SequencePool::cells_used() const noexcept {
+  if (options_.share_cells) return cells_.used();
+  std::uint64_t used = 0;
+  for (const auto& sequence : sequences_) {
+    const std::size_t n = sequence->tokens.size();
+    used += options_.kind == MemoryKind::kRecurrent ? std::min<std::size_t>(n, 1) : n;
+  }
+  return used;
+}
+
 void SequencePool::replace_context(std::int32_t index, Backend* context) {
   contexts_[index] = context;
   broken_[index] = false;
   for (const auto& sequence : sequences_) {
     if (sequence->context != index) continue;
     sequence->tokens.clear();
+    cells_.shrink(sequence->cells, 0);
     sequence->exact = 0;
   }
 }

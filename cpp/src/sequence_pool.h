@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend.h"
+#include "cell_count.h"
 #include "pronk/engine.h"
 #include "pronk/params.h"
 
@@ -20,6 +21,7 @@ struct Sequence {
   std::int32_t context = 0;  ///< index of the backend
   std::int32_t id = 0;       ///< sequence id within it
   std::vector<Token> tokens;
+  CellCount::Cells cells;  ///< one per token where sequences share cells, else none
   std::size_t exact =
       0;              ///< the first so many were evaluated as a fresh prompt is, in whole chunks
   std::string scope;  ///< only prompts of the same scope may start from it
@@ -38,6 +40,8 @@ struct SequencePoolOptions {
   /// Where only sequences of consecutive ids share a graph, generations run in the first so many,
   /// and the others park what is not in use. 0 lets them run anywhere.
   std::int32_t n_lanes = 0;
+  /// A copied prefix costs no cells, since the sequences of a context share theirs.
+  bool share_cells = false;
 };
 
 struct ReuseCounters {
@@ -79,6 +83,8 @@ class SequencePool {
 
   const std::vector<std::unique_ptr<Sequence>>& sequences() const noexcept { return sequences_; }
   const ReuseCounters& counters() const noexcept { return counters_; }
+  /// KV cells in use in all contexts; a recurrent state counts as one.
+  std::uint64_t cells_used() const noexcept;
 
  private:
   struct Source {
@@ -105,6 +111,7 @@ class SequencePool {
   std::vector<bool> broken_;
   const SequencePoolOptions options_;
   std::vector<std::unique_ptr<Sequence>> sequences_;
+  CellCount cells_;  // where cells are shared, which means that there is one context
   ReuseCounters counters_;
   std::uint64_t use_number_ = 0;
 };

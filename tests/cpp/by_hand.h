@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "decode_loop.h"
@@ -35,13 +36,21 @@ inline bool readable(const pronk::Mailbox& mailbox) {
   return poll(&fd, 1, 0) == 1;
 }
 
+/// The delays of a model move the clock, so that steps take an exact time.
+inline pronk::testing::ScriptedOptions with_clock(pronk::testing::ScriptedOptions options,
+                                                  const pronk::testing::ManualClock& clock) {
+  options.clock = clock;
+  return options;
+}
+
 struct Scheduler {
   Scheduler(pronk::testing::ScriptedOptions model_options, pronk::SchedulerOptions options,
             const pronk::PoolOptions& pool)
-      : model(model_options) {
+      : model(with_clock(std::move(model_options), clock)) {
     options.clock = clock.clock();
     state = std::make_shared<pronk::SchedulerState>(options);
-    loop = pronk::make_pool(model.engine(), pool, options.max_concurrent, options.clock);
+    loop =
+        pronk::make_pool(model.engine(), pool, options.max_concurrent, options.clock, state->trace);
     state->adopt_pool(model.engine(), loop);
     scheduler = std::make_unique<pronk::InferenceScheduler>(state);
   }
@@ -77,6 +86,11 @@ struct Scheduler {
                std::to_string(sequence->context) +
                ": the context does not hold the tokens that the pool knows";
       }
+    }
+    const auto cells = static_cast<std::uint64_t>(model.cells_used());
+    if (loop->sequences().cells_used() != cells) {
+      return "the pool counts " + std::to_string(loop->sequences().cells_used()) +
+             " cells, the contexts " + std::to_string(cells);
     }
     if (known != held.size()) {
       return "the pool knows " + std::to_string(known) + " filled sequences, the contexts hold " +

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
@@ -131,7 +133,17 @@ class PRONK_API InferenceScheduler {
   std::int32_t max_concurrent() const;
   std::int32_t active_count() const;
   std::int32_t waiting_count() const;
+  /// A snapshot that never waits for a decode step. What the pool counts is as of its last step.
   Statistics statistics() const;
+
+  /// Starts to record what happens, for a timeline: 64 bytes an event, of which the last
+  /// `max_events`, in [1, 2**26], are kept. Throws InvalidArgumentError.
+  void start_trace(std::size_t max_events = std::size_t{1} << 20);
+  /// Ends the recording and writes it in the trace event format (JSON), which Perfetto opens. Never
+  /// waits for a decode step; see the state of the stream for whether all was written. Throws
+  /// InvalidArgumentError when nothing is recorded.
+  void stop_trace(std::ostream& out);
+  bool tracing() const;
 
   /// Ends the scheduler: waiters get SchedulerClosedError, running generations are cancelled. With
   /// `drain`, those that wait are served and those that run finish first; new ones are refused at

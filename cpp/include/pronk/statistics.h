@@ -29,7 +29,11 @@ struct Statistics {
   std::int32_t running = 0;  ///< generations on a lane
   std::int32_t cached_sequences = 0;  ///< sequences kept for reuse that no generation uses
   std::uint64_t kv_tokens = 0;        ///< tokens in the KV cache, counted per sequence
-  std::uint64_t generations = 0;      ///< started
+  /// Cells of the KV cache in use. With kv "shared" a prefix that sequences have in common counts
+  /// once; with "split" and in layout "isolated" each has its own, and this equals kv_tokens. A
+  /// recurrent state counts as one.
+  std::uint64_t kv_cells = 0;
+  std::uint64_t generations = 0;  ///< started
   std::uint64_t completed = 0;
   std::uint64_t cancelled = 0;
   std::uint64_t failed = 0;
@@ -42,6 +46,8 @@ struct Statistics {
   std::uint64_t reuse_refused = 0;   ///< prefixes known but not reusable in this kind of memory
   std::string reuse_refused_reason;  ///< the latest of these
   std::uint64_t steps = 0;           ///< rounds of the decode loop
+  double step_tokens_mean = 0;       ///< tokens that a step evaluates, over the last 512 steps
+  std::int32_t step_tokens_max = 0;
   std::int32_t n_threads =
       0;  ///< compute threads in use; fewer than asked for where that is faster
   double step_seconds_p50 = 0;  ///< over the last 512 steps
