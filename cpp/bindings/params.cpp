@@ -106,8 +106,10 @@ constexpr std::array kPoolKeywords = {
         {"kv", "pass 'shared', 'split' or 'auto'"},
         [](PoolOptions& o, nb::handle v, const Argument& a) { o.kv = to_string_view(v, a); }},
     Keyword<PoolOptions>{
-        {"n_batch", "pass the most tokens of one call of the model"},
-        [](PoolOptions& o, nb::handle v, const Argument& a) { o.n_batch = to_int32(v, a, 1); }},
+        {"n_batch", "pass the most tokens of one call of the model, None to have it chosen"},
+        [](PoolOptions& o, nb::handle v, const Argument& a) {
+          o.n_batch = to_optional_int32(v, a, 1);
+        }},
     Keyword<PoolOptions>{{"n_threads", "pass None to use the CPUs of this process"},
                          [](PoolOptions& o, nb::handle v, const Argument& a) {
                            o.n_threads = to_optional_int32(v, a, 1);
@@ -123,8 +125,10 @@ constexpr std::array kPoolKeywords = {
         {"type_v", "pass a KV cache type such as 'f16' or 'q8_0'"},
         [](PoolOptions& o, nb::handle v, const Argument& a) { o.type_v = to_string_view(v, a); }},
     Keyword<PoolOptions>{
-        {"n_cached", "pass 0 to keep no idle sequences"},
-        [](PoolOptions& o, nb::handle v, const Argument& a) { o.n_cached = to_int32(v, a, 0); }},
+        {"n_cached", "pass 0 to keep no idle sequences, None to have it chosen"},
+        [](PoolOptions& o, nb::handle v, const Argument& a) {
+          o.n_cached = to_optional_int32(v, a, 0);
+        }},
     Keyword<PoolOptions>{
         {"max_step_ms", "pass milliseconds"},
         [](PoolOptions& o, nb::handle v, const Argument& a) { o.max_step_ms = to_double(v, a); }},

@@ -2,6 +2,9 @@
 #include "decode_loop.h"
 
 #include <algorithm>
+#include <memory>
+#include <new>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -23,6 +26,23 @@ void name_this_thread() {
 #endif
 }
 
+// A backend may throw anything; what leaves the constructor is an Error.
+std::unique_ptr<Backend> make_context(const LoopOptions& options, std::int32_t number) {
+  try {
+    return options.make_context(number);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw InsufficientMemoryError(
+        "init_pool: got no memory for a context, expected more, lower n_ctx or max_concurrent");
+  } catch (const std::exception& e) {
+    throw BackendError(std::string("init_pool: got ") + e.what() +
+                       ", expected a new context, try again");
+  } catch (...) {
+    throw BackendError("init_pool: got an unknown exception, expected a new context, try again");
+  }
+}
+
 }  // namespace
 
 DecodeLoop::DecodeLoop(const LoopOptions& options, std::shared_ptr<InferenceEngine> engine,
@@ -34,7 +54,7 @@ DecodeLoop::DecodeLoop(const LoopOptions& options, std::shared_ptr<InferenceEngi
       workers_(static_cast<std::size_t>(options.n_sampling_threads)) {
   std::vector<Backend*> contexts;
   for (std::int32_t i = 0; i < options_.n_contexts; ++i) {
-    contexts_.push_back(options_.make_context(i));
+    contexts_.push_back(make_context(options_, i));
     contexts.push_back(contexts_.back().get());
     policies_.emplace_back(options_.policy);
   }

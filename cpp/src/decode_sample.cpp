@@ -108,6 +108,7 @@ void DecodeLoop::end_run(Run& run, FinishReason reason, std::exception_ptr error
     std::lock_guard lock(inbox_mutex_);
     live_.erase(run.generation);
   }
+  publish(-1);  // who has seen the end finds it in the statistics too
   ring_later(error ? generation.fail(std::move(error)) : generation.finish(reason));
 }
 

@@ -48,6 +48,8 @@ void HeldPermit::release() noexcept {
     if (released_) return;
     released_ = true;
     running = running_;
+    // It comes back without the holder's doing, who may well wait for it.
+    if (running) gate_->disown(std::exchange(owner_, 0));
     owner = owner_;
   }
   if (running) {
