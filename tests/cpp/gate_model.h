@@ -45,6 +45,12 @@ struct GateModel {
     ++held[owner];
   }
 
+  /// The permit is on its way back: it counts as nobody's until then.
+  void disown(std::uint64_t owner) {
+    --held[owner];
+    ++held[0];
+  }
+
   void release(std::uint64_t owner, std::int64_t now) {
     --active;
     ++released;

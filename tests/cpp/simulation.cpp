@@ -290,6 +290,8 @@ void World::drop_permit(std::map<std::uint64_t, Held>::iterator it) {
   if (held.running != 0) {
     Request& request = requests_.at(held.running);
     request.dropped_permit = true;
+    gate_.disown(request.owner);
+    request.owner = 0;
     mark_cancelled(request);
   }
   if (one_in(2)) held.permit.release();
