@@ -13,8 +13,8 @@
 namespace pronk::bindings {
 namespace {
 
-// The permit, or the ticket to wait with where none is free.
-std::pair<nb::object, nb::object> start(Acquisition& self) {
+// The permit, if one is free; else not valid.
+nb::object start(Acquisition& self) {
   if (self.used) {
     PyErr_SetString(
         PyExc_RuntimeError,
@@ -24,23 +24,20 @@ std::pair<nb::object, nb::object> start(Acquisition& self) {
   }
   self.used = true;
   auto& scheduler = nb::cast<InferenceScheduler&>(self.scheduler);
-  const AcquireOptions options{self.priority, task_owner()};
-  if (std::optional<InferencePermit> permit = scheduler.try_acquire(options)) {
-    return {nb::cast(std::move(*permit)), nb::object()};
-  }
-  return {nb::object(), nb::cast(scheduler.enqueue(options))};
+  std::optional<InferencePermit> permit = scheduler.try_acquire({self.priority, task_owner()});
+  return permit ? nb::cast(std::move(*permit)) : nb::object();
 }
 
-nb::object await(Acquisition& self) {
-  auto [permit, ticket] = start(self);
+nb::object await(nb::handle_t<Acquisition> handle) {
+  nb::object permit = start(nb::cast<Acquisition&>(handle));
   if (permit.is_valid()) return ready(std::move(permit));
-  return python("pronk._async", "wait_for_permit")(ticket).attr("__await__")();
+  return python("pronk._async", "wait_for_permit")(handle).attr("__await__")();
 }
 
 nb::object enter(nb::handle_t<Acquisition> handle) {
   auto& self = nb::cast<Acquisition&>(handle);
-  auto [permit, ticket] = start(self);
-  if (!permit.is_valid()) return python("pronk._async", "enter")(handle, ticket);
+  nb::object permit = start(self);
+  if (!permit.is_valid()) return python("pronk._async", "enter")(handle);
   self.permit = permit;
   return ready(std::move(permit));
 }
@@ -98,6 +95,13 @@ void bind_acquisition(nb::module_& m) {
       },
       nb::arg("acquisition"), nb::arg("permit"),
       "Have ``async with`` release this permit at its end.");
+  m.def(
+      "enqueue",
+      [](Acquisition& acquisition) {
+        auto& scheduler = nb::cast<InferenceScheduler&>(acquisition.scheduler);
+        return scheduler.enqueue({acquisition.priority, task_owner()});
+      },
+      nb::arg("acquisition"), "Take a place in the queue.");
 }
 
 }  // namespace pronk::bindings

@@ -124,11 +124,10 @@ constexpr std::array kPoolKeywords = {
     Keyword<PoolOptions>{
         {"type_v", "pass a KV cache type such as 'f16' or 'q8_0'"},
         [](PoolOptions& o, nb::handle v, const Argument& a) { o.type_v = to_string_view(v, a); }},
-    Keyword<PoolOptions>{
-        {"n_cached", "pass 0 to keep no idle sequences, None to have it chosen"},
-        [](PoolOptions& o, nb::handle v, const Argument& a) {
-          o.n_cached = to_optional_int32(v, a, 0);
-        }},
+    Keyword<PoolOptions>{{"n_cached", "pass 0 to keep no idle sequences, None to have it chosen"},
+                         [](PoolOptions& o, nb::handle v, const Argument& a) {
+                           o.n_cached = to_optional_int32(v, a, 0);
+                         }},
     Keyword<PoolOptions>{
         {"max_step_ms", "pass milliseconds"},
         [](PoolOptions& o, nb::handle v, const Argument& a) { o.max_step_ms = to_double(v, a); }},

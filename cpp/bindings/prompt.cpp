@@ -13,6 +13,8 @@ namespace pronk::bindings {
 namespace {
 
 constexpr const char* kTokens = "a sequence or one-dimensional array of token ids";
+// More than any context holds; copying them would only take memory.
+constexpr Py_ssize_t kMaxTokens = Py_ssize_t{1} << 27;
 constexpr const char* kAdvice = "pass the result of engine.tokenize()";
 
 [[noreturn]] void throw_bad_id(const char* name, std::size_t index, const std::string& got) {
@@ -52,6 +54,11 @@ std::optional<std::vector<Token>> from_array(nb::handle value, const char* name)
   if (array.ndim() != 1 || dtype.lanes != 1 || !(is_signed || is_unsigned)) {
     throw_invalid_type({name, kAdvice}, value, kTokens);
   }
+  if (array.shape(0) > static_cast<std::size_t>(kMaxTokens)) {
+    throw InvalidArgumentError(std::string(name) + ": got " + std::to_string(array.shape(0)) +
+                               " token ids, expected at most " + std::to_string(kMaxTokens) +
+                               ", shorten it");
+  }
   switch (dtype.bits) {
     case 8:
       return is_signed ? copy_array<std::int8_t>(array, name)
@@ -71,8 +78,15 @@ std::optional<std::vector<Token>> from_array(nb::handle value, const char* name)
 }
 
 std::vector<Token> from_sequence(nb::handle value, const char* name) {
+  const Py_ssize_t size = PySequence_Size(value.ptr());
+  if (size < 0 && !PyErr_ExceptionMatches(PyExc_OverflowError)) throw nb::python_error();
+  if (size < 0 || size > kMaxTokens) {
+    PyErr_Clear();
+    throw InvalidArgumentError(std::string(name) + ": got more than " + std::to_string(kMaxTokens) +
+                               " token ids, expected fewer, shorten it");
+  }
   std::vector<Token> tokens;
-  tokens.reserve(nb::len(value));
+  tokens.reserve(static_cast<std::size_t>(size));
   for (const nb::handle item : value) {
     if (PyBool_Check(item.ptr()) || !PyIndex_Check(item.ptr())) {
       throw InvalidTypeError(std::string(name) + ": got " + repr_with_type(item) + " at index " +

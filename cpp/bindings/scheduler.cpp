@@ -158,12 +158,14 @@ bool close(nb::handle_t<Scheduler> handle, nb::handle drain, nb::handle timeout)
   auto& self = nb::cast<Scheduler&>(handle);
   const bool finish_first = to_bool(drain, {"drain", "pass True to let running work finish"});
   const auto limit = to_timeout(timeout, {"timeout", "pass None to wait for ever"});
-  if (finish_first && is_main_thread()) {
-    return nb::cast<bool>(python("pronk._exit", "drain_elsewhere")(handle, timeout));
-  }
   LogScope log;
   DetachGil detached;
-  return self.close(finish_first, limit);
+  if (!is_main_thread()) return self.close(finish_first, limit);
+  return self.close(finish_first, limit, [&] {
+    detached.attach();
+    check_signals();
+    detached.detach();
+  });
 }
 
 std::string repr(const Scheduler& self) {

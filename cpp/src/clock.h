@@ -29,6 +29,9 @@ class Clock {
 
 inline double to_seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
+/// How long a wait goes on before it lets its caller look after something else, such as signals.
+inline constexpr Duration kLookUpEvery = std::chrono::milliseconds(50);
+
 /// The real time after `slice`, without overflow.
 inline RealTime real_time_after(Duration slice) {
   const RealTime now = std::chrono::steady_clock::now();

@@ -144,10 +144,20 @@ void DecodeLoop::end_all(std::exception_ptr error) {
   ring_mailboxes();
 }
 
-bool DecodeLoop::stop(Duration timeout) {
+void DecodeLoop::request_stop() {
+  {
+    std::lock_guard lock(inbox_mutex_);
+    stop_ = true;
+    inbox_changed_.notify_all();
+  }
+  std::lock_guard lock(decode_mutex_);
+  abort_all_ = true;
+  if (decoding_ != nullptr) decoding_->abort(true);
+}
+
+bool DecodeLoop::stop(Duration timeout, const std::function<void()>& look_up) {
+  request_stop();
   std::unique_lock lock(inbox_mutex_);
-  stop_ = true;
-  inbox_changed_.notify_all();
   if (!thread_.joinable()) {
     const bool by_hand = !ended_;
     ended_ = true;
@@ -159,17 +169,15 @@ bool DecodeLoop::stop(Duration timeout) {
     }
     return in_time;
   }
-  lock.unlock();
-  {
-    std::lock_guard decode_lock(decode_mutex_);
-    abort_all_ = true;
-    if (decoding_ != nullptr) decoding_->abort(true);
+  const RealTime deadline = real_time_after(timeout);
+  while (!ended_ && std::chrono::steady_clock::now() < deadline) {
+    thread_ended_.wait_until(lock, std::min(deadline, real_time_after(kLookUpEvery)));
+    if (!look_up || ended_) continue;
+    lock.unlock();
+    look_up();
+    lock.lock();
   }
-  lock.lock();
-  const auto deadline = deadline_after(std::chrono::steady_clock::now(), timeout);
-  const auto ended = [this] { return ended_; };
-  const bool in_time = timeout == Duration::max() ? (thread_ended_.wait(lock, ended), true)
-                                                  : thread_ended_.wait_until(lock, deadline, ended);
+  const bool in_time = ended_;
   std::thread thread = std::move(thread_);
   if (in_time) {
     const bool given_up = given_up_;

@@ -65,9 +65,12 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
   bool submit(std::shared_ptr<GenerationState> generation);
   /// A generation wants to be cancelled: stops the running decode if nobody else is in it.
   void interrupt();
-  /// Cancels everything and ends the thread, waiting for it in real time. False when it did not end
-  /// within `timeout`: it is then left to itself and its generations fail.
-  bool stop(Duration timeout);
+  /// Has everything cancelled and the thread end, without waiting for it.
+  void request_stop();
+  /// The same, waiting for the thread in real time. False when it did not end within `timeout`: it
+  /// is then left to itself and its generations fail. `look_up` is called now and then during the
+  /// wait; it may throw to end that.
+  bool stop(Duration timeout, const std::function<void()>& look_up = {});
   void fill(Statistics& statistics) const;
   std::int32_t n_ctx() const noexcept { return options_.n_ctx; }
   std::int32_t n_lanes() const noexcept { return options_.n_lanes; }

@@ -4,8 +4,19 @@
 
 namespace pronk::inline v0 {
 
+namespace {
+
+// what() ends at the first NUL, and with it the advice.
+std::string spell_out_nul(const std::string& message) {
+  std::string result;
+  for (const char c : message) result += c == '\0' ? std::string("\\0") : std::string(1, c);
+  return result;
+}
+
+}  // namespace
+
 Error::Error(ErrorCode code, const std::string& message)
-    : std::runtime_error(message), code_(code) {}
+    : std::runtime_error(spell_out_nul(message)), code_(code) {}
 Error::~Error() = default;
 
 InvalidArgumentError::InvalidArgumentError(const std::string& message)

@@ -40,9 +40,10 @@ void Gate::check_deadlock(std::uint64_t owner) const {
   if (owner == 0) return;
   const auto it = held_.find(owner);
   if (it == held_.end() || it->second < active_ || active_ < max_) return;
-  throw DeadlockError("acquire: got a call from the holder of all " + std::to_string(active_) +
-                      " permits, expected one of them to be free or held by another thread or task, "
-                      "release a permit first, or detach() one that another will release");
+  throw DeadlockError(
+      "acquire: got a call from the holder of all " + std::to_string(active_) +
+      " permits, expected one of them to be free or held by another thread or task, "
+      "release a permit first, or detach() one that another will release");
 }
 
 void Gate::hold(std::uint64_t owner) {

@@ -67,6 +67,16 @@ std::optional<std::uint64_t> left_in_groups(const ReadFile& read) {
   return result;
 }
 
+/// What `ulimit -v` leaves, less what ggml takes besides the cache: it aborts where that is not to
+/// be had.
+std::optional<std::uint64_t> left_in_address_space(const ReadFile& read) {
+  constexpr std::uint64_t kBesides = std::uint64_t{512} << 20;
+  const auto limit = field(read("/proc/self/limits").value_or(""), "Max address space");
+  const auto used = field(read("/proc/self/status").value_or(""), "VmSize:");
+  if (!limit || !used) return std::nullopt;
+  return *limit - std::min(*limit, *used * 1024 + kBesides);
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> available_host_memory(const ReadFile& read) {
@@ -74,6 +84,9 @@ std::optional<std::uint64_t> available_host_memory(const ReadFile& read) {
   if (const auto kib = field(read("/proc/meminfo").value_or(""), "MemAvailable:"))
     result = *kib * 1024;
   if (const auto left = left_in_groups(read)) result = std::min(result.value_or(*left), *left);
+  if (const auto left = left_in_address_space(read)) {
+    result = std::min(result.value_or(*left), *left);
+  }
   return result;
 }
 

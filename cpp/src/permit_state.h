@@ -33,8 +33,8 @@ class HeldPermit {
  private:
   const std::shared_ptr<Gate> gate_;
   mutable std::mutex mutex_;
-  std::uint64_t owner_;                       // guarded by mutex_; whose permit the gate thinks it is
-  bool released_ = false;                     // guarded by mutex_
+  std::uint64_t owner_;    // guarded by mutex_; whose permit the gate thinks it is
+  bool released_ = false;  // guarded by mutex_
   std::shared_ptr<GenerationState> running_;  // guarded by mutex_
 };
 

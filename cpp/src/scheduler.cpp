@@ -180,8 +180,9 @@ void InferenceScheduler::stop_trace(std::ostream& out) {
 
 bool InferenceScheduler::tracing() const { return state_->trace->on(); }
 
-bool InferenceScheduler::close(bool drain, std::optional<std::chrono::nanoseconds> timeout) {
-  return state_->close(drain, timeout);
+bool InferenceScheduler::close(bool drain, std::optional<std::chrono::nanoseconds> timeout,
+                               const std::function<void()>& look_up) {
+  return state_->close(drain, timeout, look_up);
 }
 
 bool InferenceScheduler::closed() const { return state_->gate->closed(); }

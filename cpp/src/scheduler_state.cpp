@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "big_stack.h"
 #include "engine_impl.h"
 #include "pool.h"
 #include "pool_plan.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr Duration kDropTimeout = std::chrono::seconds(2);
 // How long close() without a timeout does, when nothing is left to drain.
 constexpr Duration kStopTimeout = std::chrono::seconds(10);
+constexpr std::size_t kPoolStack = std::size_t{8} << 20;
 constexpr Duration kStopGrace = std::chrono::seconds(1);
 
 [[noreturn]] void throw_no_pool() {
@@ -95,8 +97,11 @@ std::shared_ptr<DecodeLoop> SchedulerState::pool() {
     engine = engine_;
     options = options_;
   }
-  auto loop =
-      make_pool(std::move(engine), options, std::max(max_concurrent_, gate->max()), clock, trace);
+  // llama.cpp creates a context on the stack of who asks for it, which may be a small thread's.
+  std::shared_ptr<DecodeLoop> loop;
+  run_on_big_stack(kPoolStack, [&] {
+    loop = make_pool(engine, options, std::max(max_concurrent_, gate->max()), clock, trace);
+  });
   loop->start();
   std::lock_guard lock(mutex_);
   loop_ = loop;
@@ -169,25 +174,39 @@ void SchedulerState::fill(Statistics& out) const {
   if (loop) loop->fill(out);
 }
 
-bool SchedulerState::close(bool drain, std::optional<Duration> timeout) {
+bool SchedulerState::close(bool drain, std::optional<Duration> timeout,
+                           const std::function<void()>& look_up) {
   process.check("scheduler");
   const TimePoint deadline = timeout ? deadline_after(clock->now(), *timeout) : TimePoint::max();
   gate->refuse_new();
   bool complete = true;
-  if (drain) complete = gate->wait_idle(deadline);
-  gate->close();
-  std::shared_ptr<DecodeLoop> loop;
-  {
-    // Waits for a pool that is being created: it must not come to life after the end.
-    const std::lock_guard creating(creating_);
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-    loop = loop_;
+  if (drain) {
+    try {
+      while (!(complete = gate->wait_idle(deadline, real_time_after(kLookUpEvery))) &&
+             clock->now() < deadline) {
+        if (look_up) look_up();
+      }
+    } catch (...) {
+      // What still runs is not waited for.
+      if (const auto loop = begin_close()) loop->request_stop();
+      throw;
+    }
   }
+  const auto loop = begin_close();
   if (!loop) return complete;
   // A step that runs gets a moment to end even when draining took all the time: it is not stuck.
   const Duration left = timeout ? std::max(kStopGrace, deadline - clock->now()) : kStopTimeout;
-  return loop->stop(left) && complete;
+  return loop->stop(left, look_up) && complete;
+}
+
+// The waiting end, and nothing new begins. Returns the loop that is to be stopped.
+std::shared_ptr<DecodeLoop> SchedulerState::begin_close() {
+  gate->close();
+  // Waits for a pool that is being created: it must not come to life after the end.
+  const std::lock_guard creating(creating_);
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  return loop_;
 }
 
 }  // namespace pronk::inline v0

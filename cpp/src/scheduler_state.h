@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -37,7 +38,8 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   std::vector<Token> tokenize(std::string_view prompt);
 
   void fill(Statistics& statistics) const;
-  bool close(bool drain, std::optional<Duration> timeout);
+  bool close(bool drain, std::optional<Duration> timeout,
+             const std::function<void()>& look_up = {});
 
   const std::shared_ptr<Clock> clock;
   const std::shared_ptr<Trace> trace;
@@ -45,6 +47,8 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   const ProcessBound process;
 
  private:
+  std::shared_ptr<DecodeLoop> begin_close();
+
   const std::int32_t max_concurrent_;            // at the start: a pool has at least so many lanes
   std::atomic<std::uint64_t> n_generations_{0};  // made so far
   mutable std::mutex mutex_;

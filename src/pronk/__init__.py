@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+from pronk import _check_interpreter as _check_interpreter
 from pronk import _exit as _exit
 from pronk import _logging as _logging
 from pronk._core import (

@@ -8,12 +8,13 @@ outlives its loop. `pronk._asyncio` and `pronk._trio` have what is particular to
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, ref
 
 from pronk import _asyncio
-from pronk._core import hold, listen, take
-from pronk._errors import Error
+from pronk._core import enqueue, hold, listen, take
+from pronk._errors import DeadlockError, Error
 
 if TYPE_CHECKING:
     from pronk._core import Acquisition, Completion, Generation, InferencePermit, Ticket
@@ -47,10 +48,24 @@ class _TicketWaiter:
         self.ticket.cancel()
 
 
-async def wait_for_permit(ticket: Ticket) -> InferencePermit:
-    """Wait for the permit of ``ticket``; whatever ends the wait early hands it to the next."""
+# An async generator that was left by `break` is closed by the loop a turn or two later, and gives
+# back its permit only then: nothing hangs, though the task seems to hold all permits.
+_TURNS = 4
+
+
+async def _queue(acquisition: Acquisition, hub: Hub) -> Ticket:
+    for _ in range(_TURNS):
+        with suppress(DeadlockError):
+            return enqueue(acquisition)
+        await hub.next_turn()
+    return enqueue(acquisition)
+
+
+async def wait_for_permit(acquisition: Acquisition) -> InferencePermit:
+    """Wait for a permit; whatever ends the wait early hands it to the next."""
+    hub = _current_hub()
+    ticket = await _queue(acquisition, hub)
     try:
-        hub = _current_hub()
         waiter = _TicketWaiter(ticket, hub.new_signal())
         ticket.listen(hub.mailbox, hub.add(waiter))
         await waiter.signal
@@ -60,9 +75,9 @@ async def wait_for_permit(ticket: Ticket) -> InferencePermit:
         raise
 
 
-async def enter(acquisition: Acquisition, ticket: Ticket) -> InferencePermit:
+async def enter(acquisition: Acquisition) -> InferencePermit:
     """Wait like `wait_for_permit`, and leave the release to ``acquisition``."""
-    permit = await wait_for_permit(ticket)
+    permit = await wait_for_permit(acquisition)
     hold(acquisition, permit)
     return permit
 

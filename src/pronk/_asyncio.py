@@ -15,6 +15,10 @@ class AsyncioHub(Hub):
         """Return a future of the running loop."""
         return asyncio.get_running_loop().create_future()
 
+    async def next_turn(self) -> None:
+        """Let the other tasks of the loop run."""
+        await asyncio.sleep(0)
+
 
 class _Reader:
     """What the loop calls when the mailbox rings.

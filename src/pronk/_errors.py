@@ -140,3 +140,7 @@ class GenerationCancelled(Error):  # noqa: N818
     def __init__(self, message: str, completion: Completion | None = None) -> None:
         super().__init__(message)
         self.completion = completion
+
+    def __reduce__(self) -> tuple[type[GenerationCancelled], tuple[str]]:
+        # To another process goes what it says; the completion stays here.
+        return type(self), (str(self),)

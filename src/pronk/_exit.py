@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from concurrent.futures import Future
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -26,25 +25,6 @@ _live: WeakSet[InferenceScheduler] = WeakSet()
 def watch(scheduler: InferenceScheduler) -> None:
     """Close ``scheduler`` at exit, if it is still alive then."""
     _live.add(scheduler)
-
-
-def drain_elsewhere(scheduler: InferenceScheduler, timeout: float | None) -> bool:
-    """Run ``close(drain=True)`` in a thread, so that Ctrl-C can end the wait of this one."""
-    closing: Future[bool] = Future()
-
-    def close() -> None:
-        try:
-            closing.set_result(scheduler.close(drain=True, timeout=timeout))
-        except BaseException as error:  # noqa: BLE001 - handed to the caller
-            closing.set_exception(error)
-
-    threading.Thread(target=close, name="pronk-drain", daemon=True).start()
-    try:
-        return closing.result()
-    except BaseException:
-        if not closing.done():  # interrupted: what still runs is not waited for
-            scheduler.close(drain=False)
-        raise
 
 
 def _close_all() -> None:

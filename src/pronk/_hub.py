@@ -49,6 +49,10 @@ class Hub(ABC):
     def new_signal(self) -> Signal:
         """Return a signal for the running task."""
 
+    @abstractmethod
+    async def next_turn(self) -> None:
+        """Let the other tasks of the loop run."""
+
     def add(self, waiter: Waiter) -> int:
         """Return the key that wakes ``waiter``, for as long as somebody keeps it alive."""
         key = next(self._keys)

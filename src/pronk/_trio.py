@@ -36,6 +36,10 @@ class TrioHub(Hub):
         """Return a signal of the running trio."""
         return _TrioSignal()
 
+    async def next_turn(self) -> None:
+        """Let the other tasks of the run run."""
+        await trio.lowlevel.checkpoint()
+
     async def read(self) -> None:
         """Deliver what the mailbox brings until the run ends."""
         try:

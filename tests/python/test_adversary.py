@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import pickle
 import signal
+import subprocess
 import sys
+import threading
 from collections import UserList, deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +234,138 @@ def test_no_file_descriptor_for_an_event_loop(child: Child) -> None:
         asyncio.run(main())
         """
     )
+
+
+def test_a_stream_left_by_break_is_no_deadlock() -> None:
+    model = ScriptedModel()
+    scheduler = pronk.InferenceScheduler(1, engine=model.engine, n_ctx=64)
+
+    async def stream() -> AsyncIterator[str]:
+        async with scheduler.acquire_async() as permit:
+            async for piece in permit.generate("x", max_tokens=30):
+                yield piece
+
+    async def main() -> None:
+        for _ in range(3):
+            async for _piece in stream():
+                break
+
+    asyncio.run(main())
+    assert wait_until_idle(scheduler)
+
+
+def wait_until_idle(scheduler: pronk.InferenceScheduler) -> bool:
+    return scheduler.close(drain=True, timeout=30)
+
+
+CLOSE = """
+import os, signal, sys, threading
+import pronk
+from pronk.testing import ScriptedModel
+
+model = ScriptedModel()
+model.fault("block", ignore_abort=True, times=None)
+scheduler = pronk.InferenceScheduler(1, engine=model.engine, n_ctx=64)
+generation = scheduler.generate("abc", max_tokens=3)
+assert model.wait_blocked()
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    scheduler.close(drain=sys.argv[1] == "drain")
+except KeyboardInterrupt:
+    print("interrupted", scheduler.closed)
+"""
+
+
+@pytest.mark.parametrize("how", ["drain", "at once"])
+def test_ctrl_c_ends_a_close_that_waits_for_a_stuck_step(how: str) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", CLOSE, how], capture_output=True, text=True, timeout=9, check=False
+    )
+    assert (child.returncode, child.stdout, child.stderr) == (0, "interrupted True\n", "")
+
+
+SUBINTERPRETER = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+import pronk
+from pronk.testing import ScriptedModel
+
+model = ScriptedModel()
+scheduler = pronk.InferenceScheduler(1, engine=model.engine, n_ctx=64)
+other = interpreters.create()
+source = '''
+try:
+    import pronk
+except ImportError as error:
+    assert "subinterpreter" in str(error), error
+else:
+    raise AssertionError("imported")
+'''
+assert interpreters.run_string(other, source) is None
+interpreters.destroy(other)
+print(scheduler.generate("x", max_tokens=2).result(5).finish_reason)
+"""
+
+
+def test_a_subinterpreter_is_refused_and_does_no_harm() -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", SUBINTERPRETER],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (child.returncode, child.stdout) == (0, "length\n"), child.stderr
+
+
+def test_a_pool_is_made_on_behalf_of_a_thread_with_a_small_stack(tiny_plain: Path) -> None:
+    engine = pronk.InferenceEngine.load(str(tiny_plain))
+    scheduler = pronk.InferenceScheduler(1, engine=engine, n_ctx=64, n_threads=1)
+    reasons: list[str] = []
+    before = threading.stack_size(64 * 1024)
+    try:
+        thread = threading.Thread(
+            target=lambda: reasons.append(
+                scheduler.generate("x", max_tokens=1).result(30).finish_reason
+            )
+        )
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join(60)
+    assert reasons == ["length"]
+
+
+def test_messages_are_whole_whatever_is_quoted() -> None:
+    with pytest.raises(pronk.InvalidArgumentError, match=r"got 'f16\\0', expected one of"):
+        pronk.InferenceScheduler(1, engine=ScriptedModel().engine, type_k="f16\0")
+
+
+@pytest.mark.parametrize("prompt", [range(10**30), range(2**40)])
+def test_prompts_too_long_to_copy(prompt: range) -> None:
+    scheduler = pronk.InferenceScheduler(1, engine=ScriptedModel().engine, n_ctx=64)
+    with pytest.raises(pronk.InvalidArgumentError, match="token ids"):
+        scheduler.generate(prompt)
+
+
+def test_errors_can_be_pickled() -> None:
+    error = pronk.GenerationCancelled("generation: got cancelled")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (pronk.GenerationCancelled, str(error))
+
+
+@pytest.mark.parametrize(
+    "command", ["info >&-", "info >/dev/full", "run - <&-", "info <&- >&- 2>&-"]
+)
+def test_the_command_line_survives_closed_streams(command: str) -> None:
+    child = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m pronk {command}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in child.stderr
+    assert child.returncode in (0, 1, 2)

@@ -203,12 +203,16 @@ def test_a_permit_handed_over_is_no_deadlock(drain: Drain) -> None:
     permit = scheduler.acquire()
     permit.detach()
     permit.detach()
+
+    def release_when_waited_for() -> None:
+        wait_until(lambda: scheduler.waiting_count == 1)
+        permit.release()
+
     with ThreadPoolExecutor(1) as pool:
-        released = pool.submit(lambda: (wait_until(lambda: scheduler.waiting_count), permit.release()))
-        with scheduler.acquire(timeout=30):
-            # What this thread holds now counts again.
-            with pytest.raises(pronk.DeadlockError, match="detach"):
-                scheduler.acquire()
+        released = pool.submit(release_when_waited_for)
+        # What this thread acquires now counts again.
+        with scheduler.acquire(timeout=30), pytest.raises(pronk.DeadlockError, match="detach"):
+            scheduler.acquire()
         released.result()
     permit.detach()
     drain(scheduler)

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -150,7 +151,10 @@ class PRONK_API InferenceScheduler {
   /// once. `timeout` bounds all of it; none bounds what follows the draining to 10 s. Returns false
   /// when time ran out: a decode step that is stuck is then left to itself and its generations fail
   /// with BackendError. Idempotent.
-  bool close(bool drain = false, std::optional<std::chrono::nanoseconds> timeout = std::nullopt);
+  /// `look_up` is called about every 50 ms of the wait; it may throw to end that, and close() with
+  /// it: the scheduler is closed all the same, what still runs is cancelled and not waited for.
+  bool close(bool drain = false, std::optional<std::chrono::nanoseconds> timeout = std::nullopt,
+             const std::function<void()>& look_up = {});
   bool closed() const;
 
  private:

@@ -31,6 +31,7 @@ def reporting(debug: bool) -> Iterator[None]:
         typer.Exit: With the exit code, after the message was printed on standard error.
     """
     try:
+        _open_missing_streams()
         yield
         sys.stdout.flush()
     except BrokenPipeError:
@@ -44,6 +45,20 @@ def reporting(debug: bool) -> Iterator[None]:
             raise
         _say(" ".join(str(error).split()))
         raise typer.Exit(FAILED) from None
+    except OSError as error:
+        # A full disk behind standard output, most of all.
+        if debug:
+            raise
+        _say(str(error))
+        _discard_stdout()
+        raise typer.Exit(FAILED) from None
+
+
+def _open_missing_streams() -> None:
+    """Give streams that the caller closed something to read from and write to."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - as long as we run
 
 
 def _say(message: str) -> None:
