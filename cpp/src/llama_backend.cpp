@@ -200,8 +200,10 @@ DecodeStatus LlamaBackend::decode(std::span<const BatchItem> batch) {
   if (abort_.load(std::memory_order_relaxed)) return DecodeStatus::kAborted;
   batch_.assign(batch);
   DecodeStatus status = DecodeStatus::kFailed;
+  const LogCapture log;
   try {
     const std::lock_guard lock(threads_->computing());
+    const LogAsDebug quiet;
     switch (llama_decode(context_, batch_.get())) {
       case 0:
         return DecodeStatus::kOk;
@@ -226,6 +228,9 @@ DecodeStatus LlamaBackend::decode(std::span<const BatchItem> batch) {
     status = DecodeStatus::kFailed;
   }
   batch_.clear();
+  if (status != DecodeStatus::kAborted && status != DecodeStatus::kNoSlot) {
+    log_warning("decode failed: " + log.reason());
+  }
   return status;
 }
 

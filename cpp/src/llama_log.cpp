@@ -21,6 +21,7 @@ constexpr std::size_t kMaxLineBytes = 4096;
 constexpr std::size_t kMaxCaptured = 8;
 
 thread_local LogCapture* innermost_capture = nullptr;
+thread_local bool as_debug = false;
 
 /// The text as valid UTF-8 without its line end, cut to a bound.
 std::string clean(std::string_view text) {
@@ -123,7 +124,7 @@ void on_log(ggml_log_level level, const char* text, void*) {
         (level == GGML_LOG_LEVEL_ERROR || level == GGML_LOG_LEVEL_WARN)) {
       LogCapture::record(level == GGML_LOG_LEVEL_ERROR, clean(text));
     }
-    log().add(level, text);
+    log().add(as_debug ? GGML_LOG_LEVEL_DEBUG : level, text);
   } catch (...) {
   }
 }
@@ -143,6 +144,13 @@ void install_log_hook() {
     return true;
   }();
   (void)installed;
+}
+
+LogAsDebug::LogAsDebug() : outer_(as_debug) { as_debug = true; }
+LogAsDebug::~LogAsDebug() { as_debug = outer_; }
+
+void log_warning(const std::string& text) {
+  on_log(GGML_LOG_LEVEL_WARN, (text + '\n').c_str(), nullptr);
 }
 
 LogCapture::LogCapture() : outer_(innermost_capture) { innermost_capture = this; }

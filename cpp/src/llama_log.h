@@ -36,4 +36,19 @@ class LogCapture {
   std::vector<std::string> warnings_;
 };
 
+/// While it lives, what this thread has logged counts as debug output: a decode that is aborted or
+/// finds no room is no error of the program's.
+class LogAsDebug {
+ public:
+  LogAsDebug();
+  ~LogAsDebug();
+  LogAsDebug(const LogAsDebug&) = delete;
+  LogAsDebug& operator=(const LogAsDebug&) = delete;
+
+ private:
+  const bool outer_;
+};
+
+void log_warning(const std::string& text);
+
 }  // namespace pronk::inline v0

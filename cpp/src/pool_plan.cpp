@@ -54,7 +54,7 @@ void choose_kv(PoolPlan& plan, const ModelInfo& model, const PoolOptions& option
   if (options.kv != "auto") {
     plan.kv = options.kv;
     plan.kv_reason = "asked for";
-  } else if (plan.n_lanes == 1) {
+  } else if (plan.n_lanes == 1 && model.memory_kind != MemoryKind::kSlidingWindow) {
     plan.kv = "shared";
     plan.kv_reason = "a single permit shares its cells with cached prefixes only";
   } else if (model.memory_kind == MemoryKind::kRecurrent ||

@@ -58,6 +58,8 @@ TEST(plan_defaults_to_what_the_model_was_trained_on_within_reason) {
 TEST(plan_splits_the_cache_where_that_pays) {
   CHECK_EQ(plan().kv, std::string("split"));
   CHECK_EQ(plan({}, 1).kv, std::string("shared"));
+  // In shared cells a window moves on over those that an earlier message is still needed for.
+  CHECK_EQ(plan({}, 1, false, MemoryKind::kSlidingWindow).kv, std::string("split"));
   CHECK_EQ(plan({}, 4, false, MemoryKind::kRecurrent).kv, std::string("shared"));
   CHECK_EQ(plan({}, 4, false, MemoryKind::kHybrid).kv, std::string("shared"));
   PoolOptions asked;

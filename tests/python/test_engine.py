@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -212,3 +213,20 @@ def test_end_to_end(tiny_any: Path) -> None:
         assert again.tokens == first.result().tokens
         # Counted once the lane has settled, a moment after the result.
         wait_until(lambda: scheduler.statistics().completed == 2)
+
+
+def test_an_ordinary_cancel_is_not_an_error_in_the_log(
+    tiny_plain: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = pronk.InferenceEngine.load(str(tiny_plain))
+    with (
+        caplog.at_level(logging.INFO, logger="pronk.llama"),
+        pronk.InferenceScheduler(1, engine=engine, n_ctx=2048, n_threads=1) as scheduler,
+    ):
+        for _ in range(20):
+            generation = scheduler.generate([5] * 2000, max_tokens=1)
+            while scheduler.statistics().running == 0 and not generation.done:
+                time.sleep(0)
+            generation.cancel()
+            generation.result(30)
+    assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []
