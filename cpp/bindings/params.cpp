@@ -128,6 +128,10 @@ constexpr std::array kPoolKeywords = {
                          [](PoolOptions& o, nb::handle v, const Argument& a) {
                            o.n_cached = to_optional_int32(v, a, 0);
                          }},
+    Keyword<PoolOptions>{{"cache_tokens", "pass None to keep what there is room for"},
+                         [](PoolOptions& o, nb::handle v, const Argument& a) {
+                           o.cache_tokens = to_optional_int32(v, a, 0);
+                         }},
     Keyword<PoolOptions>{
         {"max_step_ms", "pass milliseconds"},
         [](PoolOptions& o, nb::handle v, const Argument& a) { o.max_step_ms = to_double(v, a); }},

@@ -39,32 +39,35 @@
   "    cache: Reuse known prefixes, and leave this one for others.\n"                              \
   "    cache_scope: Prefixes are only shared within one scope.\n"
 
-#define PRONK_POOL_KEYWORDS                                                            \
-  "layout: str = 'batched', kv: str = 'auto', n_batch: int | None = None, "            \
-  "n_threads: int | None = None, flash_attention: str = 'auto', type_k: str = 'f16', " \
-  "type_v: str = 'f16', n_cached: int | None = None, max_step_ms: float = 50.0"
+#define PRONK_POOL_KEYWORDS                                                             \
+  "layout: str = 'batched', kv: str = 'auto', n_batch: int | None = None, "             \
+  "n_threads: int | None = None, flash_attention: str = 'auto', type_k: str = 'f16', "  \
+  "type_v: str = 'f16', n_cached: int | None = None, cache_tokens: int | None = None, " \
+  "max_step_ms: float = 50.0"
 
-#define PRONK_POOL_ARGS                                                                          \
-  "    n_ctx: Tokens that a permit may use, prompt and completion together, >= 2; None takes "   \
-  "the\n"                                                                                        \
-  "        model's, at most 4096.\n"                                                             \
-  "    layout: 'batched', one llama_context and one batch for all permits, or 'isolated', a\n"   \
-  "        context per permit: the answer then does not depend on the neighbours to the last\n"  \
-  "        bit of the logits.\n"                                                                 \
-  "    kv: Batched: 'shared' cells, 'split' streams, or 'auto'; statistics().kv_reason says "    \
-  "why.\n"                                                                                       \
-  "    n_batch: Most tokens that go through the model in one call; None is 512 on a GPU, on a "  \
-  "CPU\n"                                                                                        \
-  "        256 batched and 128 isolated.\n"                                                      \
-  "    n_threads: Compute threads of the whole pool; None takes the CPUs of this process, and\n" \
-  "        batched no more of them than pay while other work runs on the machine.\n"             \
-  "    flash_attention: 'on', 'off' or 'auto': off on a CPU, where it is slower, as long as "    \
-  "the\n"                                                                                        \
-  "        attention scores are small.\n"                                                        \
-  "    type_k, type_v: Type of the KV cache: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0.\n"  \
-  "    n_cached: Batched: idle sequences kept for reuse besides the lanes; None is 16, with "    \
-  "kv\n"                                                                                         \
-  "        'split' at most two per permit, and fewer where memory is short.\n"                   \
+#define PRONK_POOL_ARGS                                                                            \
+  "    n_ctx: Tokens that a permit may use, prompt and completion together, >= 2; None takes "     \
+  "the\n"                                                                                          \
+  "        model's, at most 4096.\n"                                                               \
+  "    layout: 'batched', one llama_context and one batch for all permits, or 'isolated', a\n"     \
+  "        context per permit: the answer then does not depend on the neighbours to the last\n"    \
+  "        bit of the logits.\n"                                                                   \
+  "    kv: Batched: 'shared' cells, 'split' streams, or 'auto'; statistics().kv_reason says "      \
+  "why.\n"                                                                                         \
+  "    n_batch: Most tokens that go through the model in one call; None is 512 on a GPU, on a "    \
+  "CPU\n"                                                                                          \
+  "        256 batched and 128 isolated.\n"                                                        \
+  "    n_threads: Compute threads of the whole pool; None takes the CPUs of this process, and\n"   \
+  "        batched no more of them than pay while other work runs on the machine.\n"               \
+  "    flash_attention: 'on', 'off' or 'auto': off on a CPU, where it is slower, as long as "      \
+  "the\n"                                                                                          \
+  "        attention scores are small.\n"                                                          \
+  "    type_k, type_v: Type of the KV cache: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0.\n"    \
+  "    n_cached: Batched: idle sequences kept for reuse besides the lanes; None is 16, with "      \
+  "kv\n"                                                                                           \
+  "        'split' at most two per permit, and fewer where memory is short.\n"                     \
+  "    cache_tokens: Most tokens that idle sequences keep for reuse, all together; None is what\n" \
+  "        there is room for.\n"                                                                   \
   "    max_step_ms: Batched: prompts are cut so that running streams keep this pace.\n"
 
 namespace pronk::bindings {

@@ -28,7 +28,7 @@ struct PolicyOptions {
   std::int32_t n_batch = 512;      ///< most tokens of one batch
   double max_step_seconds = 0.05;  ///< a step with running streams should not take longer
   double max_step_ratio = 3;       ///< nor longer than so many times a step that only decodes
-  std::int32_t min_chunk = 16;     ///< prompt tokens that a step takes in any case
+  std::int32_t min_chunk = 4;      ///< prompt tokens that a step takes in any case
 };
 
 /// Decoding lanes first, one token each, in order; then prompt chunks, shared evenly and in turn

@@ -61,6 +61,7 @@ DecodeLoop::DecodeLoop(const LoopOptions& options, std::shared_ptr<InferenceEngi
   const ModelInfo& model = engine_->info();
   SequencePoolOptions pool{model.memory_kind, model.n_swa};
   if (options_.exact_reuse) pool.exact_chunk = options_.policy.n_batch;
+  pool.max_idle_tokens = options_.max_idle_tokens;
   if (options_.consecutive_lanes) pool.n_lanes = options_.n_lanes;
   pool.share_cells = options_.share_cells && model.memory_kind != MemoryKind::kRecurrent;
   if (options_.adapt_threads) governor_.emplace(options_.n_threads);

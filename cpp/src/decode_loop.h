@@ -38,8 +38,9 @@ struct LoopOptions {
   PolicyOptions policy;
   /// Makes context number `index`, at the start and again after a fault.
   std::function<std::unique_ptr<Backend>(std::int32_t index)> make_context;
-  bool exact_reuse = false;        ///< see SequencePoolOptions::exact_chunk
-  bool consecutive_lanes = false;  ///< see SequencePoolOptions::n_lanes
+  bool exact_reuse = false;           ///< see SequencePoolOptions::exact_chunk
+  std::int64_t max_idle_tokens = -1;  ///< see SequencePoolOptions::max_idle_tokens
+  bool consecutive_lanes = false;     ///< see SequencePoolOptions::n_lanes
   bool share_prefixes =
       false;  ///< lanes of a context wait for a common prefix that one of them is evaluating
   bool share_cells = false;  ///< see SequencePoolOptions::share_cells

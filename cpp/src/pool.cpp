@@ -34,6 +34,7 @@ std::shared_ptr<DecodeLoop> make_loop(const std::shared_ptr<InferenceEngine>& en
   loop.exact_reuse = !plan.batched;
   loop.share_prefixes = plan.batched;
   loop.share_cells = plan.batched && plan.kv == "shared";
+  loop.max_idle_tokens = options.cache_tokens ? *options.cache_tokens : -1;
   loop.consecutive_lanes = plan.kv == "split";
   loop.policy.n_batch = plan.n_batch;
   loop.policy.max_step_seconds = options.max_step_ms / 1000;

@@ -88,6 +88,7 @@ void validate(const PoolOptions& options) {
         ", expected a number in (0, 1000000], choose a time in milliseconds");
   }
   if (options.n_ctx) check_range("n_ctx", *options.n_ctx, 2, kMaxContext);
+  if (options.cache_tokens) check_range("cache_tokens", *options.cache_tokens, 0, kMaxContext);
   if (options.n_batch) check_range("n_batch", *options.n_batch, 1, kMaxBatch);
   if (options.n_threads) check_range("n_threads", *options.n_threads, 1, kMaxThreads);
   check_word("flash_attention", options.flash_attention, {"auto", "on", "off"});

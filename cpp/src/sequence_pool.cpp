@@ -219,6 +219,24 @@ void SequencePool::give_back(Sequence& sequence, bool keep) {
   sequence.busy = false;
   sequence.last_used = ++use_number_;
   if (!keep || !holds_exactly(sequence)) clear(sequence);
+  limit_idle();
+}
+
+void SequencePool::limit_idle() {
+  if (options_.max_idle_tokens < 0) return;
+  std::int64_t idle = 0;
+  for (const auto& sequence : sequences_) {
+    if (!sequence->busy) idle += static_cast<std::int64_t>(sequence->tokens.size());
+  }
+  while (idle > options_.max_idle_tokens) {
+    Sequence* oldest = nullptr;
+    for (const auto& sequence : sequences_) {
+      if (sequence->busy || sequence->tokens.empty()) continue;
+      if (oldest == nullptr || sequence->last_used < oldest->last_used) oldest = sequence.get();
+    }
+    idle -= static_cast<std::int64_t>(oldest->tokens.size());
+    clear(*oldest);
+  }
 }
 
 void SequencePool::extend(Sequence& sequence, std::span<const Token> tokens) {

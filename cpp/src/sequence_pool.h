@@ -40,6 +40,9 @@ struct SequencePoolOptions {
   /// Where only sequences of consecutive ids share a graph, generations run in the first so many,
   /// and the others park what is not in use. 0 lets them run anywhere.
   std::int32_t n_lanes = 0;
+  /// Most tokens that idle sequences may hold together: the least recently used go first. Negative
+  /// is without limit.
+  std::int64_t max_idle_tokens = -1;
   /// A copied prefix costs no cells, since the sequences of a context share theirs.
   bool share_cells = false;
 };
@@ -100,6 +103,7 @@ class SequencePool {
   const char* refusal(const Sequence& source, std::size_t n) const;
   Sequence* target_for(const Source& source);
   Sequence* free_lane();
+  void limit_idle();
   void park(const Sequence& lane, const Sequence* except);
   bool holds_exactly(const Sequence& sequence) const;
   bool window_covers(const Sequence& sequence, std::size_t n) const;

@@ -8,6 +8,7 @@ import pytest
 from conftest import Child
 
 import pronk
+from pronk.testing import ScriptedModel
 
 
 @pytest.mark.parametrize("kv", ["shared", "split", None])
@@ -57,3 +58,21 @@ def test_a_context_beyond_memory(tiny_plain: Path, child: Child, layout: str) ->
         scheduler.close()
     """
     assert "n_ctx" in child(code, tiny_plain, layout).stdout
+
+
+@pytest.mark.parametrize("layout", ["isolated", "batched"])
+def test_o05_the_cache_stays_within_its_limit(layout: str) -> None:
+    """O05: a prompt larger than the limit is not kept, and no number of prompts exceeds it."""
+    model = ScriptedModel()
+    with pronk.InferenceScheduler(
+        2, engine=model.engine, n_ctx=512, layout=layout, cache_tokens=100
+    ) as scheduler:
+        scheduler.generate([7] * 200, max_tokens=2, temperature=0).result(30)
+        assert scheduler.statistics().kv_tokens == 0
+        for number in range(50):
+            prompt = f"prompt number {number} "
+            text = scheduler.generate(prompt, max_tokens=8, temperature=0).result(30).text
+            assert text == model.expected_text(prompt, 8)
+            assert scheduler.statistics().kv_tokens <= 100
+        assert scheduler.statistics().cached_sequences >= 1
+    assert model.violations == []

@@ -43,6 +43,9 @@ struct PoolOptions {
   /// batched: idle sequences kept for reuse besides the lanes. None is 16, with kv "split" at most
   /// two per permit, since each has n_ctx cells of its own there; fewer where memory is short.
   std::optional<std::int32_t> n_cached;
+  /// Most tokens that idle sequences keep for reuse, all together: beyond that the least recently
+  /// used go. None is what there is room for.
+  std::optional<std::int32_t> cache_tokens;
   double max_step_ms =
       50;  ///< batched: prompt chunks are cut so that running streams keep this pace
 };
