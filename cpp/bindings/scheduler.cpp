@@ -185,10 +185,10 @@ constexpr const char* kDoc =
     "at the\n"
     "end.\n\n"
     "Args:\n"
-    "    max_concurrent: Permits in all, in [1, 4096].\n"
+    "    max_concurrent: Permits that may be held at once, in [1, 4096].\n"
     "    engine: Creates the pool at its first use, like a call of init_pool().\n"
     "    max_waiting: Most waiters; one more gets QueueFullError. None is unbounded.\n"
-    "    clock: Of pronk.testing, for tests.\n" PRONK_POOL_ARGS
+    "    clock: A pronk.testing.ManualClock, for tests; None is real time.\n" PRONK_POOL_ARGS
     "\n"
     "Raises:\n"
     "    pronk.InvalidArgumentError, pronk.InvalidTypeError: A bad argument.\n\n"
@@ -274,7 +274,8 @@ void bind_scheduler(nb::module_& m) {
            "Returns:\n"
            "    True when everything has stopped, False when something was still running at the "
            "timeout.")
-      .def_prop_ro("max_concurrent", &Scheduler::max_concurrent, "Permits in all.")
+      .def_prop_ro("max_concurrent", &Scheduler::max_concurrent,
+                   "Permits that may be held at once.")
       .def_prop_ro("active_count", &Scheduler::active_count, "Permits held now.")
       .def_prop_ro("waiting_count", &Scheduler::waiting_count,
                    "Waiters now: threads, tasks, generations.")

@@ -17,7 +17,7 @@ void bind_statistics(nb::module_& m) {
       "Example:\n"
       "    >>> pronk.InferenceScheduler(4).statistics().active\n"
       "    0");
-  cls.def_ro("max_concurrent", &S::max_concurrent, "Permits in all.")
+  cls.def_ro("max_concurrent", &S::max_concurrent, "Permits that may be held at once.")
       .def_ro("active", &S::active, "Permits held now.")
       .def_ro("waiting", &S::waiting, "Tickets in the queue now.")
       .def_ro("high_water", &S::high_water, "Most permits ever held at once.")

@@ -58,7 +58,7 @@ ThreadsOption = Annotated[
         "--n-threads",
         min=1,
         metavar="N",
-        help="Compute threads in all; without, one per CPU. Fewer are faster on a busy machine.",
+        help="Most compute threads; without, up to one per CPU, as many as pay.",
     ),
 ]
 JsonOption = Annotated[
