@@ -63,9 +63,9 @@
   "the\n"                                                                                          \
   "        attention scores are small.\n"                                                          \
   "    type_k, type_v: Type of the KV cache: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0.\n"    \
-  "    n_cached: Batched: idle sequences kept for reuse besides the lanes; None is 16, with "      \
-  "kv\n"                                                                                           \
-  "        'split' at most two per permit, and fewer where memory is short.\n"                     \
+  "    n_cached: Batched: idle sequences kept for reuse besides the lanes; None is 16, with kv\n"  \
+  "        'split' no more than fill 32768 cells or than two per permit, whichever is more, and\n" \
+  "        fewer where memory is short.\n"                                                         \
   "    cache_tokens: Most tokens that idle sequences keep for reuse, all together; None is what\n" \
   "        there is room for.\n"                                                                   \
   "    max_step_ms: Batched: prompts are cut so that running streams keep this pace.\n"

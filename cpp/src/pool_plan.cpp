@@ -24,6 +24,8 @@ constexpr std::int32_t kIsolatedCpuBatch = 128;
 constexpr std::int32_t kCpuBatch = 256;
 constexpr std::int32_t kDefaultBatch = 512;
 constexpr std::int32_t kDefaultCached = 16;
+// Cells that split streams may take by default, lanes included, beyond two idle ones per lane.
+constexpr std::int32_t kSplitCells = 32768;
 
 template <typename T>
 void check_range(const char* name, T value, T low, T high) {
@@ -117,8 +119,9 @@ PoolPlan plan_pool(const ModelInfo& model, bool on_gpu, std::int32_t n_cpus,
   context.kv_unified = plan.kv != "split";
   if (plan.batched) {
     // Cells are set aside for every split stream, for shared ones only once.
+    const std::int32_t affordable = std::max(2 * n_lanes, kSplitCells / plan.n_ctx - n_lanes);
     const std::int32_t n_cached = options.n_cached.value_or(
-        context.kv_unified ? kDefaultCached : std::min(2 * n_lanes, kDefaultCached));
+        context.kv_unified ? kDefaultCached : std::min(affordable, kDefaultCached));
     context.n_seq = std::min(n_lanes + n_cached, kMaxSequences);
   }
   context.n_ctx_seq = plan.n_ctx;

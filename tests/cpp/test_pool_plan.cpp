@@ -69,6 +69,17 @@ TEST(plan_splits_the_cache_where_that_pays) {
   CHECK(!plan().kv_reason.empty());
 }
 
+TEST(plan_keeps_more_idle_sequences_where_they_are_small) {
+  PoolOptions options;
+  options.n_ctx = 1024;
+  CHECK_EQ(plan(options, 2).context.n_seq, 2 + 16);
+  options.n_ctx = 4096;
+  CHECK_EQ(plan(options, 2).context.n_seq, 8);
+  CHECK_EQ(plan(options, 4).context.n_seq, 4 + 8);
+  options.n_cached = 1;
+  CHECK_EQ(plan(options, 4).context.n_seq, 5);
+}
+
 TEST(plan_leaves_flash_attention_out_where_it_is_slower_and_scores_are_small) {
   CHECK_EQ(plan().context.flash_attention, std::string("off"));
   CHECK_EQ(plan({}, 4, true).context.flash_attention, std::string("auto"));

@@ -40,8 +40,9 @@ struct PoolOptions {
   std::string flash_attention = "auto";  ///< "on", "off", "auto"
   std::string type_k = "f16",
               type_v = "f16";  ///< KV cache types: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0
-  /// batched: idle sequences kept for reuse besides the lanes. None is 16, with kv "split" at most
-  /// two per permit, since each has n_ctx cells of its own there; fewer where memory is short.
+  /// batched: idle sequences kept for reuse besides the lanes. None is 16; with kv "split", where
+  /// each has n_ctx cells of its own, no more than fill 32768 cells or than two per permit,
+  /// whichever is more; fewer where memory is short.
   std::optional<std::int32_t> n_cached;
   /// Most tokens that idle sequences keep for reuse, all together: beyond that the least recently
   /// used go. None is what there is room for.
