@@ -12,6 +12,7 @@
 #include "prompt.h"
 #include "pronk/error.h"
 #include "ready.h"
+#include "signals.h"
 
 namespace pronk::bindings {
 namespace {
@@ -19,8 +20,8 @@ namespace {
 Generation generate(InferencePermit& self, nb::handle prompt, const nb::kwargs& keywords) {
   const GenerationParams params = to_generation_params(keywords);
   Prompt converted = to_prompt(prompt);
-  // Tokenizes, and may create the pool.
   DetachGil detached;
+  self.create_pool(look_up_signals(detached));
   return std::visit([&](auto&& value) { return self.generate(std::move(value), params); },
                     std::move(converted));
 }

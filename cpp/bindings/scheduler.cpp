@@ -114,7 +114,7 @@ void init_pool(Scheduler& self, nb::handle engine, nb::handle n_ctx, const nb::k
   auto model = to_engine(engine);
   LogScope log;
   DetachGil detached;
-  self.init_pool(std::move(model), options);
+  self.init_pool(std::move(model), options, look_up_signals(detached));
 }
 
 Generation generate(Scheduler& self, nb::handle prompt, nb::handle priority,
@@ -122,8 +122,8 @@ Generation generate(Scheduler& self, nb::handle prompt, nb::handle priority,
   const std::int32_t rank = to_priority(priority);
   const GenerationParams params = to_generation_params(keywords);
   Prompt converted = to_prompt(prompt);
-  // Tokenizes, and may create the pool.
   DetachGil detached;
+  self.create_pool(look_up_signals(detached));
   return std::visit([&](auto&& value) { return self.generate(std::move(value), params, rank); },
                     std::move(converted));
 }
@@ -160,12 +160,7 @@ bool close(nb::handle_t<Scheduler> handle, nb::handle drain, nb::handle timeout)
   const auto limit = to_timeout(timeout, {"timeout", "pass None to wait for ever"});
   LogScope log;
   DetachGil detached;
-  if (!is_main_thread()) return self.close(finish_first, limit);
-  return self.close(finish_first, limit, [&] {
-    detached.attach();
-    check_signals();
-    detached.detach();
-  });
+  return self.close(finish_first, limit, look_up_signals(detached));
 }
 
 std::string repr(const Scheduler& self) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <optional>
 
 #include "gil.h"
@@ -21,6 +22,17 @@ inline constexpr Nanoseconds kLongWait = std::chrono::hours(24 * 365);
 /// Runs pending signal handlers; throws what they raise. Needs the GIL.
 inline void check_signals() {
   if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+}
+
+/// A function for the waits of the core, which calls it now and then: runs pending signal handlers
+/// in the midst of a scope without the GIL. Empty on other threads than the main one.
+inline std::function<void()> look_up_signals(DetachGil& detached) {
+  if (!is_main_thread()) return {};
+  return [&detached] {
+    detached.attach();
+    check_signals();
+    detached.detach();
+  };
 }
 
 /// Calls `wait(at_most, slice)` without the GIL until it returns true: `at_most` on the clock that

@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "pronk/error.h"
 #include "signals_blocked.h"
@@ -17,18 +18,8 @@
 namespace pronk::inline v0 {
 namespace {
 
-struct Job {
-  const std::function<void()>* function;
-  std::exception_ptr error;
-};
-
-void* run(void* argument) {
-  Job& job = *static_cast<Job*>(argument);
-  try {
-    (*job.function)();
-  } catch (...) {
-    job.error = std::current_exception();
-  }
+void* run(void* function) {
+  (*static_cast<std::function<void()>*>(function))();
   return nullptr;
 }
 
@@ -73,27 +64,54 @@ class Stack {
 
 }  // namespace
 
-void run_on_big_stack(std::size_t bytes, const std::function<void()>& function) {
-  Job job{&function, nullptr};
 #if defined(_WIN32)
-  (void)bytes;
-  std::thread(run, &job).join();
+
+struct BigStackThread::Impl {
+  Impl(std::size_t, std::function<void()> what)
+      : function(std::move(what)), thread(run, &function) {}
+  ~Impl() { thread.join(); }
+
+  std::function<void()> function;
+  std::thread thread;
+};
+
 #else
-  const Stack stack(bytes);
-  pthread_t thread;
-  int error = 0;
-  {
+
+struct BigStackThread::Impl {
+  Impl(std::size_t bytes, std::function<void()> what) : function(std::move(what)), stack(bytes) {
     const SignalsBlocked blocked;
-    error = pthread_create(&thread, stack.attributes(), run, &job);
-  }
-  if (error != 0) {
+    const int error = pthread_create(&thread, stack.attributes(), run, &function);
+    if (error == 0) return;
     throw InsufficientMemoryError(
         "thread: got error " + std::to_string(error) +
         " when starting one, expected the system to allow it, raise its limits");
   }
-  pthread_join(thread, nullptr);
+  ~Impl() { pthread_join(thread, nullptr); }
+
+  std::function<void()> function;
+  const Stack stack;
+  pthread_t thread;
+};
+
 #endif
-  if (job.error) std::rethrow_exception(job.error);
+
+BigStackThread::BigStackThread(std::size_t bytes, std::function<void()> function)
+    : impl_(std::make_unique<Impl>(bytes, std::move(function))) {}
+
+BigStackThread::~BigStackThread() = default;
+
+void run_on_big_stack(std::size_t bytes, const std::function<void()>& function) {
+  std::exception_ptr error;
+  {
+    const BigStackThread thread(bytes, [&] {
+      try {
+        function();
+      } catch (...) {
+        error = std::current_exception();
+      }
+    });
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace pronk::inline v0

@@ -76,6 +76,12 @@ PermitState::PermitState(std::shared_ptr<SchedulerState> scheduler, std::uint64_
     : scheduler_(std::move(scheduler)),
       held_(std::make_shared<HeldPermit>(scheduler_->gate, owner)) {}
 
+void PermitState::create_pool(const std::function<void()>& look_up) {
+  scheduler_->gate->process.check("permit");
+  if (held_->released()) throw_released();
+  scheduler_->pool(look_up);
+}
+
 Generation PermitState::generate(std::string_view prompt, const GenerationParams& params) {
   scheduler_->gate->process.check("permit");
   if (held_->released()) throw_released();
@@ -120,6 +126,11 @@ Generation InferencePermit::generate(std::string_view prompt, const GenerationPa
 Generation InferencePermit::generate(std::vector<Token> prompt, const GenerationParams& params) {
   if (!state_) throw_released();
   return state_->generate(std::move(prompt), params);
+}
+
+void InferencePermit::create_pool(const std::function<void()>& look_up) {
+  if (!state_) throw_released();
+  state_->create_pool(look_up);
 }
 
 void InferencePermit::release() noexcept {

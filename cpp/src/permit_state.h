@@ -46,6 +46,7 @@ class PermitState {
 
   Generation generate(std::string_view prompt, const GenerationParams& params);
   Generation generate(std::vector<Token> prompt, const GenerationParams& params);
+  void create_pool(const std::function<void()>& look_up);
   HeldPermit& held() const noexcept { return *held_; }
 
  private:

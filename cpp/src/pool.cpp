@@ -21,7 +21,8 @@ bool computes_on_gpu(const InferenceEngine& engine) {
 
 std::shared_ptr<DecodeLoop> make_loop(const std::shared_ptr<InferenceEngine>& engine,
                                       const PoolPlan& plan, const PoolOptions& options,
-                                      std::shared_ptr<Clock> clock, std::shared_ptr<Trace> trace) {
+                                      std::shared_ptr<Clock> clock, std::shared_ptr<Trace> trace,
+                                      const PoolMaker::Flag& cancelled) {
   LoopOptions loop;
   loop.n_lanes = plan.n_lanes;
   loop.n_ctx = plan.n_ctx;
@@ -39,7 +40,11 @@ std::shared_ptr<DecodeLoop> make_loop(const std::shared_ptr<InferenceEngine>& en
   loop.policy.n_batch = plan.n_batch;
   loop.policy.max_step_seconds = options.max_step_ms / 1000;
   auto threads = engine->impl().make_threads(plan.context.n_threads);
-  loop.make_context = [engine, context = plan.context, threads](std::int32_t) {
+  loop.make_context = [engine, context = plan.context, threads, cancelled](std::int32_t) {
+    if (*cancelled) {
+      throw Error(ErrorCode::kError,
+                  "init_pool: got turned away from, expected to be waited for, call it again");
+    }
     return engine->impl().make_backend(context, threads);
   };
   return std::make_shared<DecodeLoop>(loop, engine, std::move(clock), std::move(trace));
@@ -49,13 +54,14 @@ std::shared_ptr<DecodeLoop> make_loop(const std::shared_ptr<InferenceEngine>& en
 
 std::shared_ptr<DecodeLoop> make_pool(std::shared_ptr<InferenceEngine> engine,
                                       const PoolOptions& options, std::int32_t n_lanes,
-                                      std::shared_ptr<Clock> clock, std::shared_ptr<Trace> trace) {
+                                      std::shared_ptr<Clock> clock, std::shared_ptr<Trace> trace,
+                                      const PoolMaker::Flag& cancelled) {
   PoolOptions wanted = options;
   for (;;) {
     const PoolPlan plan = plan_pool(engine->info(), computes_on_gpu(*engine),
                                     default_thread_count(), wanted, n_lanes);
     try {
-      return make_loop(engine, plan, wanted, clock, trace);
+      return make_loop(engine, plan, wanted, clock, trace, cancelled);
     } catch (const InsufficientMemoryError&) {
       // Idle sequences are a help, not a promise: without a word about them they give way first.
       const std::int32_t n_cached = plan.context.n_seq - n_lanes;

@@ -59,10 +59,11 @@ InferenceScheduler::InferenceScheduler(std::shared_ptr<SchedulerState> state) no
 InferenceScheduler::~InferenceScheduler() = default;
 
 void InferenceScheduler::init_pool(std::shared_ptr<InferenceEngine> engine,
-                                   const PoolOptions& options) {
+                                   const PoolOptions& options,
+                                   const std::function<void()>& look_up) {
   state_->set_pool(std::move(engine), options);
   try {
-    state_->pool();
+    state_->pool(look_up);
   } catch (...) {
     state_->unset_pool();
     throw;
@@ -72,6 +73,10 @@ void InferenceScheduler::init_pool(std::shared_ptr<InferenceEngine> engine,
 void InferenceScheduler::set_pool(std::shared_ptr<InferenceEngine> engine,
                                   const PoolOptions& options) {
   state_->set_pool(std::move(engine), options);
+}
+
+void InferenceScheduler::create_pool(const std::function<void()>& look_up) {
+  state_->pool(look_up);
 }
 
 std::shared_ptr<InferenceEngine> InferenceScheduler::engine() const { return state_->engine(); }

@@ -1,10 +1,10 @@
 #include "scheduler_state.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
-#include "big_stack.h"
 #include "engine_impl.h"
 #include "pool.h"
 #include "pool_plan.h"
@@ -17,7 +17,6 @@ namespace {
 constexpr Duration kDropTimeout = std::chrono::seconds(2);
 // How long close() without a timeout does, when nothing is left to drain.
 constexpr Duration kStopTimeout = std::chrono::seconds(10);
-constexpr std::size_t kPoolStack = std::size_t{8} << 20;
 constexpr Duration kStopGrace = std::chrono::seconds(1);
 
 [[noreturn]] void throw_no_pool() {
@@ -48,10 +47,13 @@ SchedulerState::~SchedulerState() {
     // The thread does not exist here and its locks may be held for ever: not even a destructor may
     // run.
     new std::shared_ptr<DecodeLoop>(std::move(loop_));
+    new std::shared_ptr<PoolMaker>(std::move(maker_));
     new std::shared_ptr<InferenceEngine>(std::move(engine_));
     return;
   }
   close(false, kDropTimeout);
+  // Stuck in a native call; to wait for it would be to hang.
+  if (maker_ && !maker_->wait_until(RealTime{})) new std::shared_ptr<PoolMaker>(std::move(maker_));
 }
 
 void SchedulerState::set_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options) {
@@ -81,31 +83,66 @@ void SchedulerState::adopt_pool(std::shared_ptr<InferenceEngine> engine,
 
 void SchedulerState::unset_pool() {
   std::lock_guard lock(mutex_);
-  if (!loop_) engine_ = nullptr;
+  const bool wanted = maker_ && !maker_->cancelled();
+  if (!loop_ && !wanted) engine_ = nullptr;
 }
 
-std::shared_ptr<DecodeLoop> SchedulerState::pool() {
+std::shared_ptr<DecodeLoop> SchedulerState::pool(const LookUp& look_up) {
   process.check("scheduler");
-  const std::lock_guard creating(creating_);
-  std::shared_ptr<InferenceEngine> engine;
-  PoolOptions options;
-  {
-    std::lock_guard lock(mutex_);
-    if (closed_) throw_closed();
-    if (loop_) return loop_;
-    if (!engine_) throw_no_pool();
-    engine = engine_;
-    options = options_;
+  for (;;) {
+    std::shared_ptr<PoolMaker> maker;
+    bool wanted;
+    {
+      const Lock lock(mutex_);
+      if (const auto loop = open_pool(lock)) return loop;
+    }
+    {
+      const std::lock_guard sizing(sizing_);
+      const Lock lock(mutex_);
+      if (const auto loop = open_pool(lock)) return loop;
+      if (!maker_) start_maker(lock);
+      maker = maker_;
+      wanted = !maker->cancelled();  // else it is waited for only to make room
+      if (wanted) ++n_wanting_;
+    }
+    try {
+      while (!maker->wait_until(real_time_after(kLookUpEvery))) {
+        if (look_up) look_up();
+      }
+    } catch (...) {
+      const Lock lock(mutex_);
+      if (wanted && maker_ == maker && --n_wanting_ == 0) maker->cancel();
+      throw;
+    }
+    const Lock lock(mutex_);
+    const bool first = maker_ == maker;
+    if (first) {
+      maker_ = nullptr;
+      n_wanting_ = 0;
+    }
+    if (const auto loop = open_pool(lock)) return loop;
+    if (!wanted) continue;
+    auto loop = maker->pool();
+    if (!first) continue;  // started and lost again
+    loop->start();
+    return loop_ = std::move(loop);
   }
-  // llama.cpp creates a context on the stack of who asks for it, which may be a small thread's.
-  std::shared_ptr<DecodeLoop> loop;
-  run_on_big_stack(kPoolStack, [&] {
-    loop = make_pool(engine, options, std::max(max_concurrent_, gate->max()), clock, trace);
-  });
-  loop->start();
-  std::lock_guard lock(mutex_);
-  loop_ = loop;
-  return loop;
+}
+
+// The loop, if there is one. Throws unless the scheduler is open and has an engine.
+std::shared_ptr<DecodeLoop> SchedulerState::open_pool(const Lock&) const {
+  if (closed_) throw_closed();
+  if (!loop_ && !engine_) throw_no_pool();
+  return loop_;
+}
+
+void SchedulerState::start_maker(const Lock&) {
+  n_making_ = std::max(max_concurrent_, gate->max());
+  maker_ =
+      std::make_shared<PoolMaker>([engine = engine_, options = options_, n_lanes = n_making_,
+                                   clock = clock, trace = trace](const PoolMaker::Flag& cancelled) {
+        return make_pool(engine, options, n_lanes, clock, trace, cancelled);
+      });
 }
 
 std::shared_ptr<InferenceEngine> SchedulerState::engine() const {
@@ -116,12 +153,15 @@ std::shared_ptr<InferenceEngine> SchedulerState::engine() const {
 
 void SchedulerState::resize(std::int32_t max_concurrent) {
   // Lanes are fixed when the pool is created.
-  const std::lock_guard creating(creating_);
+  const std::lock_guard sizing(sizing_);
   {
-    std::lock_guard lock(mutex_);
-    if (loop_ && max_concurrent > loop_->n_lanes()) {
+    const Lock lock(mutex_);
+    const std::int32_t n_lanes = loop_    ? loop_->n_lanes()
+                                 : maker_ ? n_making_
+                                          : std::numeric_limits<std::int32_t>::max();
+    if (max_concurrent > n_lanes) {
       throw InvalidArgumentError("max_concurrent: got " + std::to_string(max_concurrent) +
-                                 ", expected at most the " + std::to_string(loop_->n_lanes()) +
+                                 ", expected at most the " + std::to_string(n_lanes) +
                                  " lanes of the pool, create the scheduler with more");
     }
   }
@@ -188,25 +228,30 @@ bool SchedulerState::close(bool drain, std::optional<Duration> timeout,
       }
     } catch (...) {
       // What still runs is not waited for.
-      if (const auto loop = begin_close()) loop->request_stop();
+      if (const auto loop = begin_close().loop) loop->request_stop();
       throw;
     }
   }
-  const auto loop = begin_close();
-  if (!loop) return complete;
+  const Ending ending = begin_close();
   // A step that runs gets a moment to end even when draining took all the time: it is not stuck.
   const Duration left = timeout ? std::max(kStopGrace, deadline - clock->now()) : kStopTimeout;
-  return loop->stop(left, look_up) && complete;
+  if (ending.maker) {
+    const RealTime end = real_time_after(left);
+    while (!ending.maker->wait_until(std::min(end, real_time_after(kLookUpEvery)))) {
+      if (std::chrono::steady_clock::now() >= end) return false;
+      if (look_up) look_up();
+    }
+  }
+  return (!ending.loop || ending.loop->stop(left, look_up)) && complete;
 }
 
-// The waiting end, and nothing new begins. Returns the loop that is to be stopped.
-std::shared_ptr<DecodeLoop> SchedulerState::begin_close() {
+// The waiting end, and nothing new begins. Returns what is to be stopped.
+SchedulerState::Ending SchedulerState::begin_close() {
   gate->close();
-  // Waits for a pool that is being created: it must not come to life after the end.
-  const std::lock_guard creating(creating_);
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   closed_ = true;
-  return loop_;
+  if (maker_) maker_->cancel();
+  return {loop_, maker_};
 }
 
 }  // namespace pronk::inline v0

@@ -10,6 +10,7 @@
 
 #include "decode_loop.h"
 #include "gate.h"
+#include "pool_maker.h"
 #include "process.h"
 #include "pronk/scheduler.h"
 #include "trace.h"
@@ -21,6 +22,8 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   explicit SchedulerState(const SchedulerOptions& options);
   ~SchedulerState();
 
+  using LookUp = std::function<void()>;
+
   void set_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options);
   /// Takes back set_pool() after the lanes could not be created.
   void unset_pool();
@@ -28,7 +31,9 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   /// steps by hand.
   void adopt_pool(std::shared_ptr<InferenceEngine> engine, std::shared_ptr<DecodeLoop> loop);
   /// Creates the lanes unless they exist. Throws PoolNotInitialisedError without an engine.
-  std::shared_ptr<DecodeLoop> pool();
+  /// `look_up` is called now and then during the wait; what it throws ends the call, and the
+  /// creation unless another call waits for it.
+  std::shared_ptr<DecodeLoop> pool(const LookUp& look_up = {});
   std::shared_ptr<InferenceEngine> engine() const;
   void resize(std::int32_t max_concurrent);
 
@@ -38,8 +43,7 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   std::vector<Token> tokenize(std::string_view prompt);
 
   void fill(Statistics& statistics) const;
-  bool close(bool drain, std::optional<Duration> timeout,
-             const std::function<void()>& look_up = {});
+  bool close(bool drain, std::optional<Duration> timeout, const LookUp& look_up = {});
 
   const std::shared_ptr<Clock> clock;
   const std::shared_ptr<Trace> trace;
@@ -47,7 +51,15 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   const ProcessBound process;
 
  private:
-  std::shared_ptr<DecodeLoop> begin_close();
+  struct Ending {
+    std::shared_ptr<DecodeLoop> loop;
+    std::shared_ptr<PoolMaker> maker;
+  };
+  using Lock = std::lock_guard<std::mutex>;
+
+  std::shared_ptr<DecodeLoop> open_pool(const Lock&) const;
+  void start_maker(const Lock&);
+  Ending begin_close();
 
   const std::int32_t max_concurrent_;            // at the start: a pool has at least so many lanes
   std::atomic<std::uint64_t> n_generations_{0};  // made so far
@@ -55,8 +67,11 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   std::shared_ptr<InferenceEngine> engine_;  // guarded by mutex_
   PoolOptions options_;                      // guarded by mutex_
   std::shared_ptr<DecodeLoop> loop_;         // guarded by mutex_
+  std::shared_ptr<PoolMaker> maker_;         // guarded by mutex_; makes what will be loop_
+  std::int32_t n_making_ = 0;                // guarded by mutex_; the lanes it makes
+  std::int32_t n_wanting_ = 0;               // guarded by mutex_; calls that wait for it
   bool closed_ = false;                      // guarded by mutex_
-  std::mutex creating_;  // held while the contexts are created; taken before mutex_
+  std::mutex sizing_;  // held while the number of lanes or permits is settled; before mutex_
 };
 
 }  // namespace pronk::inline v0

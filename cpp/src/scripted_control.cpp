@@ -30,7 +30,8 @@ bool can_show(FaultPoint point, FaultKind kind) {
     case FaultPoint::kSeqCopy:
       return false;
     case FaultPoint::kMakeBackend:
-      return kind == FaultKind::kNoMemory || kind == FaultKind::kFailed;
+      return kind == FaultKind::kNoMemory || kind == FaultKind::kFailed ||
+             kind == FaultKind::kBlock;
   }
   return false;
 }
@@ -223,13 +224,23 @@ std::int64_t ScriptedControl::cells_used() const {
   return used;
 }
 
+template <class Aborted>
+void ScriptedControl::block(std::unique_lock<std::mutex>& lock, Aborted&& aborted) {
+  const std::uint64_t before = releases_;
+  ++blocked_;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return shut_down_ || releases_ != before || aborted(); });
+  --blocked_;
+}
+
 void ScriptedControl::on_make_backend() {
-  std::vector<Fault> faults;
-  {
-    const std::lock_guard lock(mutex_);
-    faults = due(FaultPoint::kMakeBackend, ++make_backend_calls_);
-  }
+  std::unique_lock lock(mutex_);
+  const auto faults = due(FaultPoint::kMakeBackend, ++make_backend_calls_);
   for (const auto& fault : faults) {
+    if (fault.kind == FaultKind::kBlock) {
+      block(lock, [] { return false; });
+      continue;
+    }
     throw_fault(fault.kind, "make_backend");
     if (fault.kind == FaultKind::kNoMemory) {
       throw InsufficientMemoryError("context: got a scripted lack of memory, expected to fit");
@@ -276,18 +287,6 @@ void ScriptedControl::spend(std::unique_lock<std::mutex>& lock, std::int32_t bac
   }
 }
 
-void ScriptedControl::block(std::unique_lock<std::mutex>& lock, std::int32_t backend,
-                            bool ignore_abort) {
-  const std::uint64_t before = releases_;
-  ++blocked_;
-  changed_.notify_all();
-  changed_.wait(lock, [&] {
-    return shut_down_ || releases_ != before ||
-           (!ignore_abort && peers_[static_cast<std::size_t>(backend)].abort);
-  });
-  --blocked_;
-}
-
 ScriptedControl::Decode ScriptedControl::begin_decode(std::int32_t backend,
                                                       std::span<const BatchItem> batch) {
   std::set<std::int32_t> sequences;
@@ -318,7 +317,8 @@ ScriptedControl::Decode ScriptedControl::begin_decode(std::int32_t backend,
   }
   spend(lock, backend, time);
   for (const auto& fault : decode.faults) {
-    if (fault.kind == FaultKind::kBlock) block(lock, backend, fault.ignore_abort);
+    if (fault.kind != FaultKind::kBlock) continue;
+    block(lock, [&] { return !fault.ignore_abort && aborted(); });
   }
   std::erase_if(decode.faults, [](const Fault& f) { return f.kind == FaultKind::kBlock; });
   decode.aborted = aborted();

@@ -80,7 +80,8 @@ class ScriptedControl {
   std::vector<testing::Fault> due(testing::FaultPoint point, std::uint64_t call);
   void spend(std::unique_lock<std::mutex>& lock, std::int32_t backend,
              std::chrono::nanoseconds time);
-  void block(std::unique_lock<std::mutex>& lock, std::int32_t backend, bool ignore_abort);
+  template <class Aborted>
+  void block(std::unique_lock<std::mutex>& lock, Aborted&& aborted);
 
   const std::optional<testing::ManualClock> clock_;
   mutable std::mutex mutex_;
@@ -91,7 +92,7 @@ class ScriptedControl {
   bool shut_down_ = false;
   std::int64_t steps_ = 0;    // decodes that may pass while held
   std::int32_t at_gate_ = 0;  // decodes that wait there
-  std::int32_t blocked_ = 0;  // decodes in kBlock
+  std::int32_t blocked_ = 0;  // calls in kBlock
   std::uint64_t releases_ = 0;
   std::int32_t decoding_ = 0;
   std::chrono::nanoseconds per_decode_{0};

@@ -225,7 +225,7 @@ class ScriptedModel:
                 are what it returns; "sleep" takes ``seconds`` longer; "block" lasts until
                 :meth:`release_blocked` or an abort; "nan_logits" and "impossible_logits" (all minus
                 infinity) spoil its result. For "seq_remove": "refuse". For "make_backend", the
-                creation of a context: "no_memory" and "failed". For any: "runtime_error",
+                creation of a context: "no_memory", "failed" and "block". For any: "runtime_error",
                 "bad_alloc" and "foreign_exception" (no ``std::exception``) are thrown.
             point: Which function of the backend.
             call: Which call of it, counted from 1 over all contexts; None is the next one, or the
@@ -249,11 +249,11 @@ class ScriptedModel:
         self._core.clear_faults()
 
     def wait_blocked(self, timeout: float | None = 10.0, count: int = 1) -> bool:
-        """Wait until ``count`` decodes are in a "block". Return False at the timeout."""
+        """Wait until ``count`` calls are in a "block". Return False at the timeout."""
         return self._core.wait_blocked(timeout, count)
 
     def release_blocked(self) -> None:
-        """Let every decode that is in a "block" go on."""
+        """Let every call that is in a "block" go on."""
         self._core.release_blocked()
 
     # When it runs.

@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -49,8 +50,8 @@ struct Scheduler {
       : model(with_clock(std::move(model_options), clock)) {
     options.clock = clock.clock();
     state = std::make_shared<pronk::SchedulerState>(options);
-    loop =
-        pronk::make_pool(model.engine(), pool, options.max_concurrent, options.clock, state->trace);
+    loop = pronk::make_pool(model.engine(), pool, options.max_concurrent, options.clock,
+                            state->trace, std::make_shared<std::atomic<bool>>(false));
     state->adopt_pool(model.engine(), loop);
     scheduler = std::make_unique<pronk::InferenceScheduler>(state);
   }

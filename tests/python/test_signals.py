@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -97,6 +98,64 @@ def test_draining_close(held: tuple[pronk.InferenceScheduler, pronk.InferencePer
         scheduler.close(drain=True)
     permit.release()
     assert scheduler.closed
+
+
+@pytest.mark.parametrize("by", ["init_pool", "permit", "queue", "second"])
+def test_creation_of_the_pool(by: str, drain: Drain) -> None:
+    model = ScriptedModel()
+    model.fault("block", point="make_backend", call=2)
+    lazy = None if by == "init_pool" else model.engine
+    options: dict[str, Any] = {} if lazy is None else {"n_ctx": 64, "layout": "isolated"}
+    scheduler = pronk.InferenceScheduler(8, engine=lazy, **options)
+    if by == "init_pool":
+        with interrupted():
+            scheduler.init_pool(model.engine, 64, layout="isolated")
+        assert scheduler.engine is None
+    elif by == "permit":
+        with scheduler.acquire() as permit, interrupted():
+            permit.generate("abc")
+    elif by == "queue":
+        with interrupted():
+            scheduler.generate("abc")
+    else:  # a thread creates it, and Ctrl-C does not take it away from that one
+        results: list[pronk.Generation] = []
+        thread = threading.Thread(target=lambda: results.append(scheduler.generate("abc")))
+        thread.start()
+        assert model.wait_blocked()
+        with interrupted():
+            scheduler.generate("abc")
+        model.release_blocked()
+        thread.join(20)
+        assert results[0].result(20).finish_reason in {"stop", "length"}
+    model.release_blocked()
+    if by == "init_pool":
+        scheduler.init_pool(model.engine, 64, layout="isolated")
+    assert scheduler.generate("abc", max_tokens=4).result(20).finish_reason in {"stop", "length"}
+    assert model.counters.contexts_alive == 8
+    drain(scheduler)
+    scheduler.close()
+
+
+def test_closing_while_the_pool_is_created() -> None:
+    model = ScriptedModel()
+    model.fault("block", point="make_backend", call=2)
+    scheduler = pronk.InferenceScheduler(8, engine=model.engine, n_ctx=64, layout="isolated")
+    errors: list[BaseException] = []
+
+    def generate() -> None:
+        with pytest.raises(pronk.SchedulerClosedError) as caught:
+            scheduler.generate("abc")
+        errors.append(caught.value)
+
+    thread = threading.Thread(target=generate)
+    thread.start()
+    assert model.wait_blocked()
+    with interrupted():
+        scheduler.close()
+    model.release_blocked()
+    thread.join(20)
+    assert len(errors) == 1
+    assert scheduler.close()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 // The right to run one inference at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,10 @@ class PRONK_API InferencePermit {
   Generation generate(std::string_view prompt, const GenerationParams& params = {});
   /// The same for token ids, taken as they are: no BOS is added.
   Generation generate(std::vector<Token> prompt, const GenerationParams& params = {});
+
+  /// Creates the lanes of its scheduler, which generate() would do, unless they exist; see
+  /// InferenceScheduler::create_pool().
+  void create_pool(const std::function<void()>& look_up = {});
 
   /// Gives the permit back: cancels what runs in it and hands the permit to the next waiter once
   /// the lane is settled. Idempotent, never blocks.

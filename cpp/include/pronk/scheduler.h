@@ -111,9 +111,15 @@ class PRONK_API InferenceScheduler {
 
   /// Creates the lanes. Once per scheduler. Throws InvalidArgumentError, InsufficientMemoryError,
   /// BackendError.
-  void init_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options = {});
+  /// `look_up` is called about every 50 ms of the wait; it may throw to end that. The context at
+  /// hand is then finished in the background, and what was created is freed.
+  void init_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options = {},
+                 const std::function<void()>& look_up = {});
   /// The same at the first use that needs the pool.
   void set_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options = {});
+  /// Creates the lanes that set_pool() left for later, unless they exist. Throws as init_pool()
+  /// does, and PoolNotInitialisedError without an engine.
+  void create_pool(const std::function<void()>& look_up = {});
   std::shared_ptr<InferenceEngine> engine() const;
 
   /// Waits in order. Throws AcquireTimeout, SchedulerClosedError, QueueFullError, DeadlockError.

@@ -74,7 +74,8 @@ enum class FaultKind : int {
   kBadAlloc,          ///< any: throws std::bad_alloc
   kForeignException,  ///< any: throws something that is no std::exception
   kSleep,             ///< decode: takes `duration` longer
-  kBlock,             ///< decode: does not return until release_blocked(), or an abort
+  kBlock,             ///< decode: does not return until release_blocked(), or an abort;
+                      ///< make_backend: until release_blocked()
   kNanLogits,         ///< decode: all logits are NaN
   kImpossibleLogits,  ///< decode: all logits are -infinity
   kReturnFalse,       ///< seq_remove: refuses
@@ -155,9 +156,9 @@ class PRONK_API ScriptedModel {
   /// Throws InvalidArgumentError on a kind that its point cannot show.
   void add_fault(const Fault& fault);
   void clear_faults();
-  /// Waits until `count` decodes are blocked by kBlock; false when `timeout` comes first.
+  /// Waits until `count` calls are blocked by kBlock; false when `timeout` comes first.
   bool wait_blocked(std::chrono::nanoseconds timeout, std::int32_t count = 1) const;
-  /// Lets every blocked decode go on.
+  /// Lets every blocked call go on.
   void release_blocked();
 
   // When it runs.
