@@ -7,14 +7,31 @@
 #include "convert.h"
 #include "errors.h"
 #include "owner.h"
+#include "permit_wait.h"
+#include "pronk/error.h"
 #include "pronk/scheduler.h"
 #include "ready.h"
+#include "release.h"
 
 namespace pronk::bindings {
 namespace {
 
-// The permit, if one is free; else not valid.
-nb::object start(Acquisition& self) {
+// An awaitable of the permit. Throws DeadlockError.
+nb::object queue(nb::handle_t<Acquisition> handle) {
+  auto& self = nb::cast<Acquisition&>(handle);
+  auto& scheduler = *nb::inst_ptr<InferenceScheduler>(self.scheduler);
+  const AcquireOptions options{self.priority, task_owner()};
+  std::optional<InferencePermit> free = scheduler.try_acquire(options);
+  if (!free) {
+    return wait_for_permit(scheduler, options, self.entered ? nb::borrow(handle) : nb::object());
+  }
+  nb::object permit = nb::cast(std::move(*free));
+  if (self.entered) self.permit = permit;
+  return ready(std::move(permit));
+}
+
+nb::object start(nb::handle_t<Acquisition> handle, bool entered) {
+  auto& self = nb::cast<Acquisition&>(handle);
   if (self.used) {
     PyErr_SetString(
         PyExc_RuntimeError,
@@ -23,29 +40,26 @@ nb::object start(Acquisition& self) {
     throw nb::python_error();
   }
   self.used = true;
-  auto& scheduler = nb::cast<InferenceScheduler&>(self.scheduler);
-  std::optional<InferencePermit> permit = scheduler.try_acquire({self.priority, task_owner()});
-  return permit ? nb::cast(std::move(*permit)) : nb::object();
+  self.entered = entered;
+  try {
+    return queue(handle);
+  } catch (const DeadlockError&) {
+    return python("pronk._async", "queue_some_turns")(handle);
+  }
 }
 
 nb::object await(nb::handle_t<Acquisition> handle) {
-  nb::object permit = start(nb::cast<Acquisition&>(handle));
-  if (permit.is_valid()) return ready(std::move(permit));
-  return python("pronk._async", "wait_for_permit")(handle).attr("__await__")();
+  // Its own iterator, except for a coroutine.
+  const nb::object awaitable = start(handle, false);
+  return PyIter_Check(awaitable.ptr()) ? awaitable : awaitable.attr("__await__")();
 }
 
-nb::object enter(nb::handle_t<Acquisition> handle) {
-  auto& self = nb::cast<Acquisition&>(handle);
-  nb::object permit = start(self);
-  if (!permit.is_valid()) return python("pronk._async", "enter")(handle);
-  self.permit = permit;
-  return ready(std::move(permit));
-}
+nb::object enter(nb::handle_t<Acquisition> handle) { return start(handle, true); }
 
 nb::object leave(Acquisition& self, nb::handle, nb::handle, nb::handle) {
   const nb::object permit = std::exchange(self.permit, nb::object());
-  if (permit.is_valid()) nb::cast<InferencePermit&>(permit).release();
-  return ready(nb::none());
+  if (permit.is_valid()) release(*nb::inst_ptr<InferencePermit>(permit));
+  return ready_none();
 }
 
 int traverse(PyObject* self, visitproc visit, void* arg) {
@@ -88,20 +102,10 @@ void bind_acquisition(nb::module_& m) {
            nb::sig("def __aexit__(self, kind: object, error: object, traceback: object, /) -> "
                    "collections.abc.Awaitable[None]"));
   // For pronk._async.
-  m.def(
-      "hold",
-      [](Acquisition& acquisition, nb::handle_t<InferencePermit> permit) {
-        acquisition.permit = nb::borrow(permit);
-      },
-      nb::arg("acquisition"), nb::arg("permit"),
-      "Have ``async with`` release this permit at its end.");
-  m.def(
-      "enqueue",
-      [](Acquisition& acquisition) {
-        auto& scheduler = nb::cast<InferenceScheduler&>(acquisition.scheduler);
-        return scheduler.enqueue({acquisition.priority, task_owner()});
-      },
-      nb::arg("acquisition"), "Take a place in the queue.");
+  m.def("queue", &queue, nb::arg("acquisition"),
+        nb::sig("def queue(acquisition: Acquisition) -> "
+                "collections.abc.Awaitable[InferencePermit]"),
+        "Take a permit or a place in the queue; return an awaitable of the permit.");
 }
 
 }  // namespace pronk::bindings

@@ -13,6 +13,7 @@ struct Acquisition {
   nanobind::object scheduler;
   std::int32_t priority = 0;
   bool used = false;
+  bool entered = false;     ///< by `async with`, which releases the permit
   nanobind::object permit;  ///< what __aexit__ is to release
 };
 

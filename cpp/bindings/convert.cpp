@@ -56,8 +56,13 @@ void throw_invalid_value(const Argument& argument, nb::handle got, std::string_v
 
 std::int64_t to_int(nb::handle value, const Argument& argument, std::int64_t low,
                     std::int64_t high) {
-  const nb::object index = index_of(value, argument, integer_in(low, high));
   int overflow = 0;
+  if (PyLong_CheckExact(value.ptr())) {
+    // The usual case, which every acquire() goes through: no text is made for it.
+    const long long result = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+    if (overflow == 0 && result >= low && result <= high) return result;
+  }
+  const nb::object index = index_of(value, argument, integer_in(low, high));
   const long long result = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
   if (overflow != 0 || result < low || result > high) {
     throw_invalid_value(argument, value, integer_in(low, high));

@@ -20,10 +20,10 @@ NB_MODULE(_core, m) {
   bind_statistics(m);
   bind_completion(m);
   bind_mailbox(m);
-  bind_ready(m);
+  bind_ready();
   bind_generation(m);
   bind_permit(m);
-  bind_ticket(m);
+  bind_permit_wait(m);
   bind_acquisition(m);
   bind_scheduler(m);
   bind_testing(m);

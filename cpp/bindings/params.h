@@ -39,10 +39,10 @@
   "    cache: Reuse known prefixes, and leave this one for others.\n"                              \
   "    cache_scope: Prefixes are only shared within one scope.\n"
 
-#define PRONK_POOL_KEYWORDS                                                             \
-  "layout: str = 'batched', kv: str = 'auto', n_batch: int | None = None, "             \
-  "n_threads: int | None = None, flash_attention: str = 'auto', type_k: str = 'f16', "  \
-  "type_v: str = 'f16', n_cached: int | None = None, cache_tokens: int | None = None, " \
+#define PRONK_POOL_KEYWORDS                                                              \
+  "layout: str = 'batched', kv: str = 'auto', n_batch: int | None = None, "              \
+  "n_threads: int | None = None, flash_attention: str = 'auto', type_k: str = 'auto', "  \
+  "type_v: str = 'auto', n_cached: int | None = None, cache_tokens: int | None = None, " \
   "max_step_ms: float = 50.0"
 
 #define PRONK_POOL_ARGS                                                                            \
@@ -62,7 +62,9 @@
   "    flash_attention: 'on', 'off' or 'auto': off on a CPU, where it is slower, as long as "      \
   "the\n"                                                                                          \
   "        attention scores are small.\n"                                                          \
-  "    type_k, type_v: Type of the KV cache: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0.\n"    \
+  "    type_k, type_v: Type of the KV cache: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0; auto "  \
+  "is f16,\n"                                                                                      \
+  "        since smaller ones change the answers.\n"                                               \
   "    n_cached: Batched: idle sequences kept for reuse besides the lanes; None is 16, with kv\n"  \
   "        'split' no more than fill 32768 cells or than two per permit, whichever is more, and\n" \
   "        fewer where memory is short.\n"                                                         \

@@ -12,6 +12,7 @@
 #include "prompt.h"
 #include "pronk/error.h"
 #include "ready.h"
+#include "release.h"
 #include "signals.h"
 
 namespace pronk::bindings {
@@ -61,7 +62,7 @@ void bind_permit(nb::module_& m) {
            "    pronk.PoolNotInitialisedError: The scheduler has no engine.\n"
            "    pronk.ContextOverflowError: The prompt does not fit into the context.\n"
            "    pronk.InvalidArgumentError: A value is out of range.")
-      .def("release", &InferencePermit::release,
+      .def("release", &release,
            "Give the permit back: cancel what runs in it and hand it to the next in line. Never "
            "blocks,\n"
            "may be called twice and from any thread or task.")
@@ -76,7 +77,7 @@ void bind_permit(nb::module_& m) {
       .def("__enter__", &enter, nb::sig("def __enter__(self) -> InferencePermit"))
       .def(
           "__exit__",
-          [](InferencePermit& self, nb::handle, nb::handle, nb::handle) { self.release(); },
+          [](InferencePermit& self, nb::handle, nb::handle, nb::handle) { release(self); },
           unchecked("kind"), unchecked("error"), unchecked("traceback"),
           nb::sig("def __exit__(self, kind: object, error: object, traceback: object, /) -> None"))
       .def(
@@ -85,8 +86,8 @@ void bind_permit(nb::module_& m) {
       .def(
           "__aexit__",
           [](InferencePermit& self, nb::handle, nb::handle, nb::handle) {
-            self.release();
-            return ready(nb::none());
+            release(self);
+            return ready_none();
           },
           unchecked("kind"), unchecked("error"), unchecked("traceback"),
           nb::sig("def __aexit__(self, kind: object, error: object, traceback: object, /) -> "

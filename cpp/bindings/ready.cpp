@@ -7,9 +7,16 @@
 namespace pronk::bindings {
 namespace {
 
+// Not classes of nanobind, which would enter every instance in a table: one is made for each
+// uncontended `async with`, and for each piece of text that is there already.
+
 struct Ready {
-  nb::object value;  // not valid: the end of an iteration
+  PyObject_HEAD PyObject* value;  // null: taken, or the end of an iteration
 };
+
+PyTypeObject* ready_type = nullptr;  // set when the module is made, kept for good
+
+Ready* ready_of(PyObject* self) { return reinterpret_cast<Ready*>(self); }
 
 PyObject* self_of(PyObject* self) {
   Py_INCREF(self);
@@ -17,18 +24,10 @@ PyObject* self_of(PyObject* self) {
 }
 
 PySendResult send(PyObject* self, PyObject*, PyObject** result) {
-  *result = nullptr;
-  if (!nb::inst_ready(self)) {  // made by __new__ alone
-    PyErr_SetString(PyExc_TypeError, "awaitable: got one that was never initialised");
-    return PYGEN_ERROR;
-  }
-  Ready& ready = *nb::inst_ptr<Ready>(self);
-  if (!ready.value.is_valid()) {
-    PyErr_SetNone(PyExc_StopAsyncIteration);
-    return PYGEN_ERROR;
-  }
-  *result = ready.value.release().ptr();
-  return PYGEN_RETURN;
+  *result = std::exchange(ready_of(self)->value, nullptr);
+  if (*result) return PYGEN_RETURN;
+  PyErr_SetNone(PyExc_StopAsyncIteration);
+  return PYGEN_ERROR;
 }
 
 PyObject* next(PyObject* self) {
@@ -42,15 +41,11 @@ PyObject* next(PyObject* self) {
   return nullptr;
 }
 
-int traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Ready>(self)->value.ptr());
-  return 0;
-}
-
-int clear(PyObject* self) {
-  if (nb::inst_ready(self)) nb::inst_ptr<Ready>(self)->value.reset();
-  return 0;
+void deallocate(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  Py_XDECREF(ready_of(self)->value);
+  PyObject_Free(self);
+  Py_DECREF(type);
 }
 
 PyType_Slot slots[] = {
@@ -58,20 +53,62 @@ PyType_Slot slots[] = {
     {Py_am_send, reinterpret_cast<void*>(&send)},
     {Py_tp_iter, reinterpret_cast<void*>(&self_of)},
     {Py_tp_iternext, reinterpret_cast<void*>(&next)},
-    {Py_tp_traverse, reinterpret_cast<void*>(&traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(&clear)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(&deallocate)},
     {0, nullptr},
 };
 
+// It holds what refers to nothing: strings, permits, completions. So it takes no part in garbage
+// collection.
+PyType_Spec spec = {"pronk._core._Ready", sizeof(Ready), 0, Py_TPFLAGS_DEFAULT, slots};
+
+PySendResult send_none(PyObject*, PyObject*, PyObject** result) {
+  Py_INCREF(Py_None);
+  *result = Py_None;
+  return PYGEN_RETURN;
+}
+
+PyObject* next_none(PyObject*) { return nullptr; }
+
+PyType_Slot none_slots[] = {
+    {Py_am_await, reinterpret_cast<void*>(&self_of)},
+    {Py_am_send, reinterpret_cast<void*>(&send_none)},
+    {Py_tp_iter, reinterpret_cast<void*>(&self_of)},
+    {Py_tp_iternext, reinterpret_cast<void*>(&next_none)},
+    {0, nullptr},
+};
+
+PyType_Spec none_spec = {"pronk._core._ReadyNone", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT,
+                         none_slots};
+
+PyObject* the_none = nullptr;  // set when the module is made, kept for good
+
+PyObject* checked(PyObject* object) {
+  if (!object) throw nb::python_error();
+  return object;
+}
+
+nb::object make(PyObject* value) {
+  PyObject* self = checked(PyType_GenericAlloc(ready_type, 0));
+  ready_of(self)->value = value;
+  return nb::steal(self);
+}
+
+PyTypeObject* make_type(PyType_Spec& from) {
+  return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&from)));
+}
+
 }  // namespace
 
-nb::object ready(nb::object value) { return nb::cast(Ready{std::move(value)}); }
+nb::object ready(nb::object value) { return make(value.release().ptr()); }
 
-nb::object ready_end() { return nb::cast(Ready{}); }
+nb::object ready_end() { return make(nullptr); }
 
-void bind_ready(nb::module_& m) {
-  nb::class_<Ready>(m, "_Ready", nb::type_slots(slots), nb::pooled(),
-                    "An awaitable whose result is there already.");
+nb::object ready_none() { return nb::borrow(the_none); }
+
+void bind_ready() {
+  if (ready_type) return;
+  ready_type = make_type(spec);
+  the_none = checked(PyType_GenericAlloc(make_type(none_spec), 0));
 }
 
 }  // namespace pronk::bindings

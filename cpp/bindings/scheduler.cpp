@@ -106,7 +106,8 @@ std::optional<InferencePermit> try_acquire(Scheduler& self) {
 }
 
 Acquisition acquire_async(nb::handle_t<Scheduler> self, nb::handle priority) {
-  return {nb::borrow(self), to_priority(priority), false, nb::object()};
+  nb::cast<Scheduler&>(self);  // refuses one that was never initialised
+  return {nb::borrow(self), to_priority(priority)};
 }
 
 void init_pool(Scheduler& self, nb::handle engine, nb::handle n_ctx, const nb::kwargs& keywords) {

@@ -29,6 +29,12 @@ void bind_statistics(nb::module_& m) {
       .def_ro("layout", &S::layout, "'isolated', 'batched', or empty.")
       .def_ro("kv", &S::kv, "'shared', 'split', or empty.")
       .def_ro("kv_reason", &S::kv_reason, "Why that arrangement.")
+      .def_ro("flash_attention", &S::flash_attention,
+              "'on', 'off', 'auto' where llama.cpp decides, or empty.")
+      .def_ro("flash_attention_reason", &S::flash_attention_reason, "Why.")
+      .def_ro("type_k", &S::type_k, "Type of the keys in the KV cache.")
+      .def_ro("type_v", &S::type_v, "Type of the values in the KV cache.")
+      .def_ro("kv_type_reason", &S::kv_type_reason, "Why these types.")
       .def_ro("n_lanes", &S::n_lanes, "Lanes of the pool.")
       .def_ro("n_ctx", &S::n_ctx, "Tokens that a permit may use, prompt and completion together.")
       .def_ro("running", &S::running, "Generations on a lane.")
@@ -74,6 +80,11 @@ void bind_statistics(nb::module_& m) {
                "layout",
                "kv",
                "kv_reason",
+               "flash_attention",
+               "flash_attention_reason",
+               "type_k",
+               "type_v",
+               "kv_type_reason",
                "n_lanes",
                "n_ctx",
                "running",

@@ -215,6 +215,11 @@ void DecodeLoop::fill(Statistics& out) const {
   out.n_ctx = options_.n_ctx;
   out.kv = options_.kv;
   out.kv_reason = options_.kv_reason;
+  out.flash_attention = options_.flash_attention;
+  out.flash_attention_reason = options_.flash_attention_reason;
+  out.type_k = options_.type_k;
+  out.type_v = options_.type_v;
+  out.kv_type_reason = options_.kv_type_reason;
   out.running = c.running;
   out.cached_sequences = c.cached_sequences;
   out.kv_tokens = c.kv_tokens;

@@ -45,7 +45,10 @@ struct LoopOptions {
       false;  ///< lanes of a context wait for a common prefix that one of them is evaluating
   bool share_cells = false;  ///< see SequencePoolOptions::share_cells
   std::int32_t n_contexts = 1;
-  std::string kv, kv_reason;  ///< for the statistics
+  // For the statistics.
+  std::string kv, kv_reason;
+  std::string flash_attention, flash_attention_reason;
+  std::string type_k, type_v, kv_type_reason;
   std::int32_t n_sampling_threads = 1;
   std::int32_t n_threads = 1;  ///< compute threads of a context
   bool adapt_threads = false;  ///< use fewer of them where that is faster

@@ -50,7 +50,16 @@ void Gate::hold(std::uint64_t owner) {
   ++active_;
   ++acquired_;
   high_water_ = std::max(high_water_, active_);
-  if (owner != 0) ++held_[owner];
+  if (owner == 0) return;
+  if (const auto it = held_.find(owner); it != held_.end()) {
+    ++it->second;
+  } else if (spare_.empty()) {
+    held_.emplace(owner, 1);
+  } else {
+    spare_.key() = owner;
+    spare_.mapped() = 1;
+    held_.insert(std::move(spare_));
+  }
 }
 
 void Gate::unhold(std::uint64_t owner) {
@@ -62,7 +71,7 @@ void Gate::unhold(std::uint64_t owner) {
 void Gate::forget_owner(std::uint64_t owner) {
   if (owner == 0) return;
   const auto it = held_.find(owner);
-  if (--it->second == 0) held_.erase(it);
+  if (--it->second == 0) spare_ = held_.extract(it);
 }
 
 void Gate::disown(std::uint64_t owner) {

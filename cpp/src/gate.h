@@ -117,18 +117,19 @@ class Gate {
   std::condition_variable idle_;
   std::map<TicketState::Key, std::shared_ptr<TicketState>> queue_;  // guarded by mutex_
   std::unordered_map<std::uint64_t, std::int32_t>
-      held_;                       // guarded by mutex_; permits per known owner
-  std::int32_t max_;               // guarded by mutex_
-  std::int32_t active_ = 0;        // guarded by mutex_
-  std::int32_t high_water_ = 0;    // guarded by mutex_
-  std::uint64_t next_number_ = 0;  // guarded by mutex_
-  std::uint64_t acquired_ = 0;     // guarded by mutex_
-  std::uint64_t released_ = 0;     // guarded by mutex_
-  std::uint64_t timed_out_ = 0;    // guarded by mutex_
-  std::uint64_t abandoned_ = 0;    // guarded by mutex_
-  Duration waited_{0};             // guarded by mutex_
-  bool refusing_ = false;          // guarded by mutex_
-  bool closed_ = false;            // guarded by mutex_
+      held_;                          // guarded by mutex_; permits per known owner
+  decltype(held_)::node_type spare_;  // guarded by mutex_; kept, so that permits cost no allocation
+  std::int32_t max_;                  // guarded by mutex_
+  std::int32_t active_ = 0;           // guarded by mutex_
+  std::int32_t high_water_ = 0;       // guarded by mutex_
+  std::uint64_t next_number_ = 0;     // guarded by mutex_
+  std::uint64_t acquired_ = 0;        // guarded by mutex_
+  std::uint64_t released_ = 0;        // guarded by mutex_
+  std::uint64_t timed_out_ = 0;       // guarded by mutex_
+  std::uint64_t abandoned_ = 0;       // guarded by mutex_
+  Duration waited_{0};                // guarded by mutex_
+  bool refusing_ = false;             // guarded by mutex_
+  bool closed_ = false;               // guarded by mutex_
 };
 
 }  // namespace pronk::inline v0

@@ -17,6 +17,20 @@
 #endif
 
 namespace pronk::inline v0 {
+namespace {
+
+thread_local Mailbox::Silence* silence = nullptr;  // the innermost of this thread
+
+}  // namespace
+
+Mailbox::Silence::Silence(Mailbox& mailbox) noexcept : mailbox_(mailbox), outer_(silence) {
+  silence = this;
+}
+
+Mailbox::Silence::~Silence() {
+  silence = outer_;
+  mailbox_.ring();
+}
 
 struct Mailbox::Impl {
   int read_fd = -1;
@@ -62,6 +76,10 @@ void Mailbox::post(std::uint64_t key) {
 }
 
 void Mailbox::ring() noexcept {
+  if (silence != nullptr && &silence->mailbox_ == this) {
+    silence->rung_ = true;
+    return;
+  }
   std::lock_guard lock(impl_->mutex);
   if (impl_->rung || impl_->keys.empty()) return;
   impl_->rung = true;

@@ -29,6 +29,11 @@ std::shared_ptr<DecodeLoop> make_loop(const std::shared_ptr<InferenceEngine>& en
   loop.n_contexts = plan.n_contexts;
   loop.kv = plan.kv;
   loop.kv_reason = plan.kv_reason;
+  loop.flash_attention = plan.context.flash_attention;
+  loop.flash_attention_reason = plan.flash_attention_reason;
+  loop.type_k = plan.context.type_k;
+  loop.type_v = plan.context.type_v;
+  loop.kv_type_reason = plan.kv_type_reason;
   loop.n_threads = plan.context.n_threads;
   loop.adapt_threads = plan.adapt_threads;
   loop.n_sampling_threads = std::min(plan.context.n_threads, kMaxSamplingThreads);

@@ -71,11 +71,37 @@ void choose_kv(PoolPlan& plan, const ModelInfo& model, const PoolOptions& option
 
 void choose_flash_attention(PoolPlan& plan, const ModelInfo& model, bool on_gpu) {
   BackendOptions& context = plan.context;
-  if (context.flash_attention != "auto" || on_gpu || quantised(context.type_v)) return;
+  std::string& reason = plan.flash_attention_reason;
+  if (context.flash_attention != "auto") {
+    reason = "asked for";
+    return;
+  }
+  reason = "llama.cpp uses it where the devices can";
+  if (on_gpu) return;
+  if (quantised(context.type_v)) {
+    reason = "quantised values need it";
+    return;
+  }
   const std::int64_t cells = context.kv_unified ? context.n_ctx_total : context.n_ctx_seq;
   const std::int64_t scores =
       std::int64_t{model.n_head} * context.n_batch * cells * std::int64_t{sizeof(float)};
-  if (scores <= kMaxScores) context.flash_attention = "off";
+  if (scores <= kMaxScores) {
+    context.flash_attention = "off";
+    reason = "a CPU is faster without, and the scores are small";
+  } else {
+    reason = "the attention scores would take " + std::to_string(scores >> 20) + " MiB without";
+  }
+}
+
+void choose_kv_types(PoolPlan& plan, const PoolOptions& options) {
+  plan.context.type_k = options.type_k;
+  plan.context.type_v = options.type_v;
+  plan.kv_type_reason = "asked for";
+  for (std::string* type : {&plan.context.type_k, &plan.context.type_v}) {
+    if (*type != "auto") continue;
+    *type = "f16";
+    plan.kv_type_reason = "f16 is what llama.cpp computes with; a smaller type changes the answers";
+  }
 }
 
 }  // namespace
@@ -96,7 +122,7 @@ void validate(const PoolOptions& options) {
   check_word("flash_attention", options.flash_attention, {"auto", "on", "off"});
   for (const auto& [name, type] :
        {std::pair{"type_k", &options.type_k}, std::pair{"type_v", &options.type_v}}) {
-    check_word(name, *type, {"f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"});
+    check_word(name, *type, {"auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"});
   }
 }
 
@@ -138,8 +164,7 @@ PoolPlan plan_pool(const ModelInfo& model, bool on_gpu, std::int32_t n_cpus,
   context.n_outputs = context.n_seq;
   context.n_threads = options.n_threads.value_or(n_cpus);
   context.flash_attention = options.flash_attention;
-  context.type_k = options.type_k;
-  context.type_v = options.type_v;
+  choose_kv_types(plan, options);
   choose_flash_attention(plan, model, on_gpu);
   // The number of threads shows in the last bits of the logits, which layout "isolated" keeps
   // fixed.

@@ -22,6 +22,8 @@ struct PoolPlan {
   bool batched = true;
   bool adapt_threads = false;
   std::string kv, kv_reason;  ///< empty in layout "isolated"
+  std::string flash_attention_reason;
+  std::string kv_type_reason;
 };
 
 /// `on_gpu` says whether the model computes on one; `n_cpus` is the default for n_threads. Throws

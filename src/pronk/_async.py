@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, ref
 
 from pronk import _asyncio
-from pronk._core import enqueue, hold, listen, take
+from pronk._core import listen, queue, take
 from pronk._errors import DeadlockError, Error
 
 if TYPE_CHECKING:
-    from pronk._core import Acquisition, Completion, Generation, InferencePermit, Ticket
+    from pronk._core import Acquisition, Completion, Generation, InferencePermit
     from pronk._hub import Hub, Signal
 
 
-def _current_hub() -> Hub:
+def current_hub() -> Hub:
+    """Return the hub of the loop that runs here, made at its first use."""
     # Only a program that imported trio can run in it.
     trio = sys.modules.get("trio")
     if trio is not None and trio.lowlevel.in_trio_task():
@@ -31,55 +32,20 @@ def _current_hub() -> Hub:
     return _asyncio.current_hub()
 
 
-class _TicketWaiter:
-    """One task that waits for one ticket."""
-
-    __slots__ = ("__weakref__", "signal", "ticket")
-
-    def __init__(self, ticket: Ticket, signal: Signal) -> None:
-        self.ticket = ticket
-        self.signal = signal
-
-    def wake(self) -> None:
-        if not self.signal.done():
-            self.signal.set_result(None)
-
-    def abandon(self) -> None:
-        self.ticket.cancel()
-
-
 # An async generator that was left by `break` is closed by the loop a turn or two later, and gives
 # back its permit only then: nothing hangs, though the task seems to hold all permits.
 _TURNS = 4
 
 
-async def _queue(acquisition: Acquisition, hub: Hub) -> Ticket:
-    for _ in range(_TURNS):
-        with suppress(DeadlockError):
-            return enqueue(acquisition)
+async def queue_some_turns(acquisition: Acquisition) -> InferencePermit:
+    """Try again after a DeadlockError, which may be over in a moment."""
+    hub = current_hub()
+    for _ in range(_TURNS - 1):
         await hub.next_turn()
-    return enqueue(acquisition)
-
-
-async def wait_for_permit(acquisition: Acquisition) -> InferencePermit:
-    """Wait for a permit; whatever ends the wait early hands it to the next."""
-    hub = _current_hub()
-    ticket = await _queue(acquisition, hub)
-    try:
-        waiter = _TicketWaiter(ticket, hub.new_signal())
-        ticket.listen(hub.mailbox, hub.add(waiter))
-        await waiter.signal
-        return ticket.take()
-    except BaseException:
-        ticket.cancel()
-        raise
-
-
-async def enter(acquisition: Acquisition) -> InferencePermit:
-    """Wait like `wait_for_permit`, and leave the release to ``acquisition``."""
-    permit = await wait_for_permit(acquisition)
-    hold(acquisition, permit)
-    return permit
+        with suppress(DeadlockError):
+            return await queue(acquisition)
+    await hub.next_turn()
+    return await queue(acquisition)
 
 
 class _StreamWaiter:
@@ -120,7 +86,7 @@ _streams: WeakKeyDictionary[Generation, _StreamWaiter] = WeakKeyDictionary()
 
 
 def _waiter_for(generation: Generation) -> _StreamWaiter:
-    hub = _current_hub()
+    hub = current_hub()
     waiter = _streams.get(generation)
     if waiter is None or waiter.hub is not hub:
         if waiter is not None and waiter.busy:

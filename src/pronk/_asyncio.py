@@ -49,5 +49,6 @@ def current_hub() -> AsyncioHub:
     if hub is None:
         hub = AsyncioHub()
         loop.add_reader(hub.mailbox.fd, _Reader(hub))
+        hub.mailbox.attach(loop)
         _hubs[loop] = ref(hub)
     return hub

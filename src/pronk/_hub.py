@@ -1,10 +1,12 @@
-"""What every kind of event loop needs to wait: a mailbox, and who waits for which key in it."""
+"""What every kind of event loop needs to wait: a mailbox, and who waits for which key in it.
+
+Tasks that wait for permits are known to the mailbox itself, in C++: there may be thousands.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from itertools import count
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -43,7 +45,6 @@ class Hub(ABC):
     def __init__(self) -> None:
         self.mailbox = Mailbox()
         self._waiters: WeakValueDictionary[int, Waiter] = WeakValueDictionary()
-        self._keys = count(1)
 
     @abstractmethod
     def new_signal(self) -> Signal:
@@ -55,18 +56,19 @@ class Hub(ABC):
 
     def add(self, waiter: Waiter) -> int:
         """Return the key that wakes ``waiter``, for as long as somebody keeps it alive."""
-        key = next(self._keys)
+        key = self.mailbox.new_key()
         self._waiters[key] = waiter
         return key
 
     def deliver(self) -> None:
         """Wake the waiters of all keys that were posted."""
-        for key in self.mailbox.drain():
+        for key in self.mailbox.deliver():
             waiter = self._waiters.get(key)
             if waiter is not None:
                 waiter.wake()
 
     def abandon(self) -> None:
         """Give up for all waiters."""
+        self.mailbox.abandon()
         for waiter in list(self._waiters.values()):
             waiter.abandon()

@@ -90,3 +90,43 @@ TEST(mailbox_loses_no_key_among_threads) {
   for (auto& thread : threads) thread.join();
   CHECK_EQ(seen, kThreads * kKeys);
 }
+
+TEST(mailbox_in_silence_rings_at_the_end_for_what_is_left) {
+  Mailbox mailbox, other;
+  {
+    const Mailbox::Silence silence(mailbox);
+    CHECK(!silence.rung());
+    mailbox.post(1);
+    mailbox.ring();
+    CHECK(silence.rung());
+    CHECK(!readable(mailbox));
+    CHECK_EQ(mailbox.drain(), Keys{1});
+    {
+      const Mailbox::Silence inner(other);
+      other.post(3);
+      other.ring();
+      CHECK(inner.rung());
+      CHECK(!readable(other));
+    }
+    CHECK(readable(other));
+  }
+  CHECK(!readable(mailbox));
+  {
+    const Mailbox::Silence silence(mailbox);
+    mailbox.post(2);
+    mailbox.ring();
+    // Silence is this thread's alone.
+    std::thread([&] {
+      mailbox.post(3);
+      mailbox.ring();
+    }).join();
+    CHECK(readable(mailbox));
+  }
+  CHECK_EQ(mailbox.drain(), (Keys{2, 3}));
+  {
+    const Mailbox::Silence silence(mailbox);
+    mailbox.post(4);
+    mailbox.ring();
+  }
+  CHECK(readable(mailbox));
+}

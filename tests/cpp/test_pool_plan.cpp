@@ -86,6 +86,7 @@ TEST(plan_leaves_flash_attention_out_where_it_is_slower_and_scores_are_small) {
   PoolOptions options;
   options.flash_attention = "on";
   CHECK_EQ(plan(options).context.flash_attention, std::string("on"));
+  CHECK_EQ(plan(options).flash_attention_reason, std::string("asked for"));
   options.flash_attention = "auto";
   options.type_v = "q8_0";  // needs it
   CHECK_EQ(plan(options).context.flash_attention, std::string("auto"));
@@ -93,6 +94,22 @@ TEST(plan_leaves_flash_attention_out_where_it_is_slower_and_scores_are_small) {
   options.n_ctx = 1 << 20;
   options.kv = "shared";
   CHECK_EQ(plan(options).context.flash_attention, std::string("auto"));
+}
+
+TEST(plan_says_why_it_chose) {
+  for (const bool on_gpu : {false, true}) {
+    CHECK(!plan({}, 4, on_gpu).flash_attention_reason.empty());
+    CHECK(plan({}, 4, on_gpu).flash_attention_reason != "asked for");
+  }
+  CHECK_EQ(plan().context.type_k, std::string("f16"));
+  CHECK_EQ(plan().context.type_v, std::string("f16"));
+  CHECK(plan().kv_type_reason != "asked for");
+  PoolOptions options;
+  options.type_k = "q8_0";
+  options.type_v = "bf16";
+  CHECK_EQ(plan(options).context.type_k, std::string("q8_0"));
+  CHECK_EQ(plan(options).context.type_v, std::string("bf16"));
+  CHECK_EQ(plan(options).kv_type_reason, std::string("asked for"));
 }
 
 TEST(plan_has_a_batch_for_every_sequence) {

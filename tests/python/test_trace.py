@@ -203,6 +203,10 @@ def test_why_a_prefix_was_not_reused() -> None:
     assert statistics.reuse_refused == 1
     assert "recurrent" in statistics.reuse_refused_reason
     assert statistics.kv_reason
+    assert statistics.flash_attention == "off"
+    assert statistics.flash_attention_reason
+    assert (statistics.type_k, statistics.type_v) == ("f16", "f16")
+    assert statistics.kv_type_reason
     assert statistics.kv_cells <= statistics.cached_sequences + 1
 
 

@@ -28,6 +28,24 @@ class PRONK_API Mailbox {
   /// The keys posted since the last call, oldest first; a key posted twice appears once.
   std::vector<std::uint64_t> drain();
 
+  /// While it lives, what its thread rings stays silent: for a thread that drains the mailbox
+  /// itself right after. What is undrained at the end rings then.
+  class PRONK_API Silence {
+   public:
+    explicit Silence(Mailbox& mailbox) noexcept;
+    ~Silence();
+    Silence(const Silence&) = delete;
+    Silence& operator=(const Silence&) = delete;
+    /// Whether there is something to drain that was rung in silence.
+    bool rung() const noexcept { return rung_; }
+
+   private:
+    friend class Mailbox;
+    Mailbox& mailbox_;
+    Silence* const outer_;
+    bool rung_ = false;
+  };
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -38,8 +38,9 @@ struct PoolOptions {
   std::optional<std::int32_t>
       n_threads;  ///< compute threads of the whole pool; none is the CPUs of this process
   std::string flash_attention = "auto";  ///< "on", "off", "auto"
-  std::string type_k = "f16",
-              type_v = "f16";  ///< KV cache types: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0
+  /// KV cache types: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0; "auto" is f16, since smaller
+  /// ones change the answers.
+  std::string type_k = "auto", type_v = "auto";
   /// batched: idle sequences kept for reuse besides the lanes. None is 16; with kv "split", where
   /// each has n_ctx cells of its own, no more than fill 32768 cells or than two per permit,
   /// whichever is more; fewer where memory is short.

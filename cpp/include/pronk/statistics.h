@@ -21,9 +21,13 @@ struct Statistics {
   double wait_seconds = 0;      ///< waited in all, by granted tickets
 
   // The pool; zero without one.
-  std::string layout;     ///< "isolated", "batched", or empty
-  std::string kv;         ///< "shared", "split", or empty
-  std::string kv_reason;  ///< why that arrangement
+  std::string layout;                  ///< "isolated", "batched", or empty
+  std::string kv;                      ///< "shared", "split", or empty
+  std::string kv_reason;               ///< why that arrangement
+  std::string flash_attention;         ///< "on", "off", "auto" (llama.cpp decides), or empty
+  std::string flash_attention_reason;  ///< why
+  std::string type_k, type_v;          ///< types of the KV cache
+  std::string kv_type_reason;          ///< why these
   std::int32_t n_lanes = 0;
   std::int32_t n_ctx = 0;    ///< tokens that a permit may use, prompt and completion together
   std::int32_t running = 0;  ///< generations on a lane

@@ -1,0 +1,16 @@
+// Permits given back by Python code.
+#pragma once
+
+#include "mailbox.h"
+#include "pronk/permit.h"
+
+namespace pronk::bindings {
+
+/// Gives the permit back; a task of the loop that runs here, if it is the next in line, is woken at
+/// once. Needs the GIL.
+inline void release(InferencePermit& permit) {
+  const LocalDelivery delivery;
+  permit.release();
+}
+
+}  // namespace pronk::bindings
