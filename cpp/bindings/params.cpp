@@ -157,9 +157,9 @@ void throw_unknown_keyword(const char* function, std::string_view got,
                          (close.empty() ? "remove it" : "did you mean " + close + "?"));
 }
 
-GenerationParams to_generation_params(const nb::kwargs& keywords) {
+GenerationParams to_generation_params(const nb::kwargs& keywords, const char* function) {
   GenerationParams params;
-  set_keywords<GenerationParams>(params, "generate", keywords, kGenerationKeywords);
+  set_keywords<GenerationParams>(params, function, keywords, kGenerationKeywords);
   return params;
 }
 

@@ -16,10 +16,12 @@
   "stop: str | collections.abc.Sequence[str] = (), logprobs: int | bool | None = None, "      \
   "cache: bool = True, cache_scope: str = ''"
 
-#define PRONK_GENERATE_ARGS                                                                        \
-  "    prompt: Text, or token ids (a sequence or a one-dimensional array of int), which are "      \
-  "taken as\n"                                                                                     \
-  "        they are: no BOS is added.\n"                                                           \
+#define PRONK_GENERATE_ARGS                                                                   \
+  "    prompt: Text, or token ids (a sequence or a one-dimensional array of int), which are " \
+  "taken as\n"                                                                                \
+  "        they are: no BOS is added.\n" PRONK_SAMPLING_ARGS
+
+#define PRONK_SAMPLING_ARGS                                                                        \
   "    max_tokens: Most tokens to sample, >= 0; None runs to the end of the context.\n"            \
   "    temperature: In [0, 100]; 0 is greedy.\n"                                                   \
   "    top_k: Keep the k most likely tokens; 0 keeps all.\n"                                       \
@@ -72,7 +74,9 @@
 
 namespace pronk::bindings {
 
-GenerationParams to_generation_params(const nanobind::kwargs& keywords);
+/// `function` is whose keywords they are.
+GenerationParams to_generation_params(const nanobind::kwargs& keywords,
+                                      const char* function = "generate");
 PoolOptions to_pool_options(nanobind::handle n_ctx, const nanobind::kwargs& keywords);
 /// In [-1000, 1000]; higher goes first.
 std::int32_t to_priority(nanobind::handle value);

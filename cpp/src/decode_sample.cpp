@@ -74,7 +74,7 @@ void DecodeLoop::take(Pick& pick) {
   run.sampler.accept(pick.token);
   ++counters_.completion_tokens;
   piece_.clear();
-  engine_->impl().append_piece(pick.token, false, piece_);
+  engine_->impl().append_piece(pick.token, run.generation->shows(pick.token), piece_);
   const bool stopped = run.text.push(piece_);
   const bool logprobs = run.generation->params.logprobs >= 0;
   ring_later(

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,8 @@ class ComputeThreads {
   virtual ~ComputeThreads() = default;
 };
 
+class ChatTemplates;
+
 class EngineImpl {
  public:
   virtual ~EngineImpl() = default;
@@ -53,6 +56,10 @@ class EngineImpl {
   /// Throws BackendError, InsufficientMemoryError, InvalidArgumentError.
   virtual std::unique_ptr<Backend> make_backend(const BackendOptions& options,
                                                 std::shared_ptr<ComputeThreads> threads) = 0;
+
+  /// What chats with this engine share; made at the first chat.
+  std::mutex chat_mutex;
+  std::shared_ptr<ChatTemplates> chat_templates;  // guarded by chat_mutex
 };
 
 }  // namespace pronk::inline v0

@@ -18,16 +18,23 @@
 #include "pronk/generation.h"
 #include "pronk/mailbox.h"
 #include "pronk/params.h"
+#include "reply_stream.h"
 #include "trace.h"
 
 namespace pronk::inline v0 {
 
 class TicketState;
 
+/// What makes a generation the answer to a chat.
+struct ChatReply {
+  std::vector<Token> shown;  ///< control tokens whose spelling belongs to the text; ascending
+  std::unique_ptr<ReplyStream> stream;
+};
+
 class GenerationState {
  public:
   GenerationState(std::vector<Token> prompt_in, const GenerationParams& params_in,
-                  std::shared_ptr<Clock> clock);
+                  std::shared_ptr<Clock> clock, ChatReply reply = {});
 
   const std::vector<Token> prompt;
   const GenerationParams params;
@@ -37,6 +44,8 @@ class GenerationState {
 
   // --- the consumer's side; any thread
   StreamStatus next_for(std::string& piece, Duration timeout, Duration slice = Duration::max());
+  StreamStatus next_delta_for(ChatDelta& delta, Duration timeout, Duration slice = Duration::max());
+  bool is_chat() const noexcept { return reply_ != nullptr; }
   bool wait_for(Duration timeout, Duration slice = Duration::max()) const;
   Duration age() const { return clock->now() - created; }
   bool done() const;
@@ -59,6 +68,8 @@ class GenerationState {
   void when_ended(std::function<void()> function);
 
   // --- the decode loop's side
+  /// Whether a control token is spelled out in the text.
+  bool shows(Token token) const noexcept;
   /// The first step that works on it begins. `lane` is where, for the trace.
   void started(std::int32_t cached_tokens, std::int32_t lane);
   void prefilled();  ///< the whole prompt is evaluated
@@ -73,8 +84,17 @@ class GenerationState {
   std::shared_ptr<Mailbox> post();
   std::shared_ptr<Mailbox> end(FinishReason reason, std::exception_ptr error);
   void trace_end() const;
+  template <class Take>
+  StreamStatus next_of_reply(const Take& take, Duration timeout, Duration slice);
+  bool read_reply() const;
+  StreamStatus end_of_stream() const;
 
   std::atomic<bool> cancel_requested_{false};
+  const std::vector<Token> shown_;
+
+  // Chats only. Reading takes time, so that the decode thread must not wait for it.
+  mutable std::mutex reply_mutex_;            // taken before mutex_
+  const std::unique_ptr<ReplyStream> reply_;  // what it points to is guarded by reply_mutex_
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

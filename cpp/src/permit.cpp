@@ -76,17 +76,31 @@ PermitState::PermitState(std::shared_ptr<SchedulerState> scheduler, std::uint64_
     : scheduler_(std::move(scheduler)),
       held_(std::make_shared<HeldPermit>(scheduler_->gate, owner)) {}
 
-Generation PermitState::generate(std::string_view prompt, const GenerationParams& params) {
+void PermitState::check_held() const {
   scheduler_->gate->process.check("permit");
   if (held_->released()) throw_released();
+}
+
+Generation PermitState::generate(std::string_view prompt, const GenerationParams& params) {
+  check_held();
   return generate(scheduler_->tokenize(prompt), params);
 }
 
 Generation PermitState::generate(std::vector<Token> prompt, const GenerationParams& params) {
-  scheduler_->gate->process.check("permit");
-  if (held_->released()) throw_released();
+  check_held();
   const auto loop = scheduler_->pool();
-  auto generation = scheduler_->make_generation(std::move(prompt), params);
+  return run(loop, scheduler_->make_generation(std::move(prompt), params));
+}
+
+Generation PermitState::chat(std::string_view messages, const ChatParams& chat,
+                             const GenerationParams& params) {
+  check_held();
+  const auto loop = scheduler_->pool();
+  return run(loop, scheduler_->make_chat(messages, chat, params));
+}
+
+Generation PermitState::run(const std::shared_ptr<DecodeLoop>& loop,
+                            std::shared_ptr<GenerationState> generation) {
   generation->on_cancel = [weak = std::weak_ptr(loop)] {
     if (const auto alive = weak.lock()) alive->interrupt();
   };
@@ -120,6 +134,12 @@ Generation InferencePermit::generate(std::string_view prompt, const GenerationPa
 Generation InferencePermit::generate(std::vector<Token> prompt, const GenerationParams& params) {
   if (!state_) throw_released();
   return state_->generate(std::move(prompt), params);
+}
+
+Generation InferencePermit::chat(std::string_view messages, const ChatParams& chat,
+                                 const GenerationParams& params) {
+  if (!state_) throw_released();
+  return state_->chat(messages, chat, params);
 }
 
 void InferencePermit::release() noexcept {
