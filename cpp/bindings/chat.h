@@ -14,6 +14,13 @@
   "parallel_tool_calls: bool | None = None, chat_template: str | None = None, "               \
   "template_kwargs: collections.abc.Mapping[str, typing.Any] | None = None"
 
+#define PRONK_FORMAT_KEYWORD \
+  "response_format: collections.abc.Mapping[str, typing.Any] | type | None = None"
+
+#define PRONK_FORMAT_ARG                                                                   \
+  "    response_format: OpenAI's form: {'type': 'json_object'}, {'type': 'json_schema',\n" \
+  "        'json_schema': {'schema': ...}}, or a pydantic model class; the same as json_schema.\n"
+
 #define PRONK_CHAT_ARGS                                                                            \
   "    messages: OpenAI's form: dicts with 'role' ('system', 'user', 'assistant', 'tool') and\n"   \
   "        'content' (text, or a list of {'type': 'text', 'text': ...}); 'tool_calls' of an\n"     \

@@ -63,7 +63,7 @@ void bind_completion(nb::module_& m) {
   bind_timings(m);
   bind_token_logprob(m);
 
-  nb::class_<Completion> cls(m, "Completion",
+  nb::class_<Completion> cls(m, "Completion", nb::is_weak_referenceable(),
                              "What a generation produced.\n\n"
                              "Example:\n"
                              "    >>> done = permit.generate('Once upon', max_tokens=8).result()\n"
@@ -99,6 +99,18 @@ void bind_completion(nb::module_& m) {
           "is "
           "any,\n"
           "'reasoning_content' and 'tool_calls'. None for plain text.")
+      .def_prop_ro(
+          "parsed",
+          [](nb::handle_t<Completion> self) -> nb::object {
+            if (!nb::cast<const Completion&>(self).is_json) return nb::none();
+            return python("pronk._structured", "parsed")(self);
+          },
+          nb::sig("def parsed(self) -> typing.Any"),
+          "The value of a text that followed a JSON schema, of the pydantic model class where one "
+          "was\n"
+          "given. None for other texts, and for one that was cut off.\n\n"
+          "Raises:\n"
+          "    pydantic.ValidationError: The class asks for more than its JSON schema can say.")
       .def("__str__", [](const Completion& self) { return self.text; });
   bind_record(cls, "Completion",
               {"text", "tokens", "finish_reason", "usage", "timings", "logprobs", "message"});

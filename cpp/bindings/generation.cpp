@@ -16,6 +16,7 @@
 #include "mailbox.h"
 #include "ready.h"
 #include "signals.h"
+#include "structured.h"
 
 namespace pronk::bindings {
 namespace {
@@ -99,7 +100,8 @@ Completion read_result(const Generation& self) {
   return self.result();
 }
 
-Completion result(Generation& self, nb::handle timeout) {
+nb::object result(nb::handle_t<Generation> handle, nb::handle timeout) {
+  auto& self = nb::cast<Generation&>(handle);
   const auto limit = to_timeout(timeout, {"timeout", "pass None to wait for ever"});
   if (!self.done() &&
       !wait_with_signals(
@@ -108,12 +110,12 @@ Completion result(Generation& self, nb::handle timeout) {
     throw ResultTimeout("result: got no end of the generation within " + repr_of(timeout) +
                         " s, expected it to finish in time, wait longer or cancel() it");
   }
-  return read_result(self);
+  return with_schema_of(handle, read_result(self));
 }
 
 nb::object await(nb::handle_t<Generation> self) {
   const Generation& generation = nb::cast<Generation&>(self);
-  if (generation.done()) return ready(nb::cast(read_result(generation)));
+  if (generation.done()) return ready(with_schema_of(self, read_result(generation)));
   return python("pronk._async", "wait_for_result")(self).attr("__await__")();
 }
 

@@ -14,7 +14,8 @@
   "presence_penalty: float = 0.0, penalty_last_n: int = 64, seed: int | None = None, "        \
   "logit_bias: collections.abc.Mapping[int, float] | None = None, ignore_eos: bool = False, " \
   "stop: str | collections.abc.Sequence[str] = (), logprobs: int | bool | None = None, "      \
-  "cache: bool = True, cache_scope: str = ''"
+  "cache: bool = True, cache_scope: str = '', grammar: str | None = None, "                   \
+  "json_schema: collections.abc.Mapping[str, typing.Any] | str | type | None = None"
 
 #define PRONK_GENERATE_ARGS                                                                   \
   "    prompt: Text, or token ids (a sequence or a one-dimensional array of int), which are " \
@@ -39,7 +40,11 @@
   "most\n"                                                                                         \
   "        likely alternatives too, None for none.\n"                                              \
   "    cache: Reuse known prefixes, and leave this one for others.\n"                              \
-  "    cache_scope: Prefixes are only shared within one scope.\n"
+  "    cache_scope: Prefixes are only shared within one scope.\n"                                  \
+  "    grammar: GBNF that the text has to follow, from its rule ``root`` on.\n"                    \
+  "    json_schema: A JSON schema that the text has to follow: a dict, JSON text, or a pydantic "  \
+  "model\n"                                                                                        \
+  "        class. The completion's ``parsed`` is then the value.\n"
 
 #define PRONK_POOL_KEYWORDS                                                             \
   "layout: str = 'batched', kv: str = 'auto', n_batch: int | None = None, "             \

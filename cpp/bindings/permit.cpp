@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
 #include <variant>
 
 #include "bindings.h"
@@ -13,12 +14,12 @@
 #include "prompt.h"
 #include "pronk/error.h"
 #include "ready.h"
+#include "structured.h"
 
 namespace pronk::bindings {
 namespace {
 
-Generation generate(InferencePermit& self, nb::handle prompt, const nb::kwargs& keywords) {
-  const GenerationParams params = to_generation_params(keywords);
+Generation start(InferencePermit& self, nb::handle prompt, const GenerationParams& params) {
   Prompt converted = to_prompt(prompt);
   // Tokenizes, and may create the pool.
   DetachGil detached;
@@ -26,16 +27,26 @@ Generation generate(InferencePermit& self, nb::handle prompt, const nb::kwargs& 
                     std::move(converted));
 }
 
-Generation chat(InferencePermit& self, nb::handle messages, nb::handle tools,
+nb::object generate(InferencePermit& self, nb::handle prompt, const nb::kwargs& keywords) {
+  return with_schema(start(self, prompt, to_generation_params(keywords)), keywords);
+}
+
+nb::object chat(InferencePermit& self, nb::handle messages, nb::handle tools,
                 nb::handle tool_choice, nb::handle parallel_tool_calls, nb::handle chat_template,
-                nb::handle template_kwargs, const nb::kwargs& keywords) {
-  const GenerationParams params = to_generation_params(keywords, "chat");
+                nb::handle template_kwargs, nb::handle response_format,
+                const nb::kwargs& keywords) {
+  const nb::kwargs all = with_response_format(keywords, response_format);
+  const GenerationParams params = to_generation_params(all, "chat");
   const ChatParams chat_params =
       to_chat_params(tools, tool_choice, parallel_tool_calls, chat_template, template_kwargs);
   const std::string json = to_messages(messages);
   // Renders and tokenizes, and may create the pool.
-  DetachGil detached;
-  return self.chat(json, chat_params, params);
+  std::optional<Generation> generation;
+  {
+    DetachGil detached;
+    generation = self.chat(json, chat_params, params);
+  }
+  return with_schema(*std::move(generation), all);
 }
 
 nb::object enter(nb::handle_t<InferencePermit> self) {
@@ -76,15 +87,16 @@ void bind_permit(nb::module_& m) {
       .def("chat", &chat, unchecked("messages"), nb::kw_only(), unchecked("tools") = nb::none(),
            unchecked("tool_choice") = "auto", unchecked("parallel_tool_calls") = nb::none(),
            unchecked("chat_template") = nb::none(), unchecked("template_kwargs") = nb::none(),
-           nb::arg("params"),
+           unchecked("response_format") = nb::none(), nb::arg("params"),
            nb::sig("def chat(self, messages: "
                    "collections.abc.Sequence[collections.abc.Mapping[str, typing.Any]], "
-                   "*, " PRONK_CHAT_KEYWORDS ", " PRONK_GENERATE_KEYWORDS ") -> Generation"),
+                   "*, " PRONK_CHAT_KEYWORDS ", " PRONK_FORMAT_KEYWORD ", " PRONK_GENERATE_KEYWORDS
+                   ") -> Generation"),
            "Start the answer to a chat and return at once.\n\n"
            "The model's template makes the prompt of the messages; the answer is read in the "
            "model's\n"
            "format: see the completion's message, and deltas() for the stream.\n\n"
-           "Args:\n" PRONK_CHAT_ARGS PRONK_SAMPLING_ARGS
+           "Args:\n" PRONK_CHAT_ARGS PRONK_FORMAT_ARG PRONK_SAMPLING_ARGS
            "\n"
            "Raises:\n"
            "    pronk.InvalidArgumentError: A message or tool is not as it should be, or the "

@@ -97,15 +97,18 @@ class PegReplyParser final : public ReplyParser {
       reply.message.tool_calls.push_back(
           {std::move(call.id), std::move(call.name), std::move(call.arguments)});
     }
-    // A call that was cut off is marked so, or hidden in what did not fit; what follows it is none.
+    // What follows a call that was cut off is none. Whatever belongs to no part is left over.
     std::size_t n_closed = 0;
     std::size_t open_at = std::string::npos;
+    std::size_t covered = generation_prompt_.size();
     context.ast.visit(result, [&](const common_peg_ast_node& node) {
-      if (node.tag != common_chat_peg_builder::TOOL) return;
-      if (node.is_partial) {
-        open_at = std::min(open_at, node.start);
-      } else if (open_at == std::string::npos) {
-        ++n_closed;
+      const bool call = node.tag == common_chat_peg_builder::TOOL;
+      if (call && node.is_partial) open_at = std::min(open_at, node.start);
+      if (node.start >= open_at) return;
+      if (call) ++n_closed;
+      if (call || node.tag == common_chat_peg_builder::CONTENT ||
+          node.tag == common_chat_peg_builder::REASONING) {
+        covered = std::max(covered, node.end);
       }
     });
     const auto& calls = reply.message.tool_calls;
@@ -113,9 +116,9 @@ class PegReplyParser final : public ReplyParser {
            is_object(calls[reply.n_complete].arguments)) {
       ++reply.n_complete;
     }
-    if (!whole) {
-      const std::size_t at = std::max(std::min(open_at, result.end), generation_prompt_.size());
-      if (at < context.input.size()) reply.rest = context.input.substr(at);
+    if (!whole && (open_at != std::string::npos || result.fail()) &&
+        covered < context.input.size()) {
+      reply.rest = context.input.substr(covered);
     }
     return reply;
   }

@@ -94,6 +94,19 @@ void tokenize_prompt(const InferenceEngine& engine, const std::string& marked,
   }
 }
 
+GrammarSpec grammar_of(const common_chat_params& rendered) {
+  GrammarSpec spec;
+  spec.gbnf = rendered.grammar;
+  spec.lazy = rendered.grammar_lazy;
+  if (!spec.lazy) spec.prefix = rendered.generation_prompt;
+  for (const common_grammar_trigger& trigger : rendered.grammar_triggers) {
+    const bool pattern = trigger.type == COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN ||
+                         trigger.type == COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN_FULL;
+    if (!trigger.value.empty()) spec.triggers.push_back({trigger.value, pattern});
+  }
+  return spec;
+}
+
 void without(std::string& text, const std::string& mark) {
   for (std::size_t at; (at = text.find(mark)) != std::string::npos;) text.erase(at, mark.size());
 }
@@ -101,7 +114,7 @@ void without(std::string& text, const std::string& mark) {
 }  // namespace
 
 RenderedChat render_chat(const InferenceEngine& engine, std::string_view messages,
-                         const ChatParams& params) {
+                         const ChatParams& params, const std::string& json_schema) {
   const std::shared_ptr<ChatTemplates> templates = chat_templates(engine);
   const SpellingGuard guard(templates->spellings(),
                             {messages, params.tools, params.chat_template, params.template_kwargs});
@@ -111,6 +124,15 @@ RenderedChat render_chat(const InferenceEngine& engine, std::string_view message
   inputs.tool_choice = read_choice(params, inputs.tools);
   inputs.reasoning_format = COMMON_REASONING_FORMAT_DEEPSEEK;
   read_kwargs(params, inputs);
+  if (!json_schema.empty()) {
+    grammar_of_schema(json_schema);  // says what is wrong with it
+    inputs.json_schema = json_schema;
+    if (!inputs.tools.empty() && inputs.tool_choice != COMMON_CHAT_TOOL_CHOICE_NONE) {
+      throw InvalidArgumentError(
+          "json_schema: got one for an answer that may call tools, expected one of the two, pass "
+          "tool_choice='none' or no schema");
+    }
+  }
 
   RenderedChat chat;
   for (const common_chat_tool& tool : inputs.tools) chat.tool_names.push_back(tool.name);
@@ -127,6 +149,24 @@ RenderedChat render_chat(const InferenceEngine& engine, std::string_view message
   without(rendered.generation_prompt, guard.mark());
   chat.parser = make_reply_parser(rendered);
   chat.stops = rendered.additional_stops;
+  chat.grammar = grammar_of(rendered);
+  if (inputs.tool_choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED && !rendered.supports_thinking) {
+    // That grammar lets a model talk for as long as it likes before the call. The one for calls
+    // that nobody asked for begins with the call.
+    inputs.tool_choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
+    GrammarSpec calls = grammar_of(chat_template->apply(inputs));
+    inputs.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED;
+    if (calls.lazy && !calls.gbnf.empty()) {
+      calls.lazy = false;
+      chat.grammar = std::move(calls);
+    }
+  }
+  if (inputs.tool_choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED && chat.grammar.gbnf.empty()) {
+    throw InvalidArgumentError(
+        "tool_choice: got one that needs a call, expected 'auto' or 'none' for this template, "
+        "whose "
+        "format of calls is not known, pass another chat_template");
+  }
   std::set<Token> shown;
   for (const std::string& spelling : rendered.preserved_tokens) {
     const std::vector<Token> tokens = engine.tokenize(spelling, false, true);

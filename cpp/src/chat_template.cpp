@@ -164,7 +164,7 @@ std::shared_ptr<const ChatTemplate> ChatTemplates::get(const std::string& overri
 
 std::shared_ptr<ChatTemplates> chat_templates(const InferenceEngine& engine) {
   EngineImpl& impl = engine.impl();
-  const std::lock_guard lock(impl.chat_mutex);
+  const std::lock_guard lock(impl.lazy_mutex);
   if (!impl.chat_templates) impl.chat_templates = std::make_shared<ChatTemplates>(engine);
   return impl.chat_templates;
 }

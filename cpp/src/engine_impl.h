@@ -35,6 +35,7 @@ class ComputeThreads {
 };
 
 class ChatTemplates;
+class GrammarVocabulary;
 
 class EngineImpl {
  public:
@@ -57,9 +58,10 @@ class EngineImpl {
   virtual std::unique_ptr<Backend> make_backend(const BackendOptions& options,
                                                 std::shared_ptr<ComputeThreads> threads) = 0;
 
-  /// What chats with this engine share; made at the first chat.
-  std::mutex chat_mutex;
-  std::shared_ptr<ChatTemplates> chat_templates;  // guarded by chat_mutex
+  /// What chats and grammars share, made at the first use.
+  std::mutex lazy_mutex;
+  std::shared_ptr<ChatTemplates> chat_templates;                // guarded by lazy_mutex
+  std::shared_ptr<const GrammarVocabulary> grammar_vocabulary;  // guarded by lazy_mutex
 };
 
 }  // namespace pronk::inline v0

@@ -32,6 +32,7 @@ GenerationState::GenerationState(std::vector<Token> prompt_in, const GenerationP
       created(clock->now()),
       shown_(std::move(reply.shown)),
       reply_(std::move(reply.stream)) {
+  completion_.is_json = !params.json_schema.empty();
   completion_.usage.prompt_tokens = static_cast<std::int32_t>(prompt.size());
 }
 

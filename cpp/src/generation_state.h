@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "clock.h"
+#include "grammar.h"
 #include "process.h"
 #include "pronk/completion.h"
 #include "pronk/generation.h"
@@ -61,6 +62,8 @@ class GenerationState {
   /// Set once, before the state is shared.
   std::uint64_t number = 0;
   std::shared_ptr<Trace> trace;
+  /// What the text follows; none: nothing. Set once, before the state is shared; the run takes it.
+  std::unique_ptr<Grammar> grammar;
   /// What cancel() does besides raising the flag: wakes the loop, or leaves the queue. Set once,
   /// before the state is shared.
   std::function<void()> on_cancel;

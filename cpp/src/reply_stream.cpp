@@ -61,10 +61,9 @@ void ReplyStream::finish(FinishReason reason) {
   // The model ended of its own will in the middle of something, or said what its format does not
   // know: better shown as it is than lost.
   if (stopped && !parsed.whole) {
-    parsed.message.content = message_.content.size() > parsed.message.content.size()
-                                 ? message_.content
-                                 : parsed.message.content;
-    parsed.message.content += parsed.rest;
+    std::string& content = parsed.message.content;
+    content += parsed.rest;
+    if (!content.starts_with(message_.content)) content = message_.content + parsed.rest;
   }
   grow(parsed, true);
   const std::size_t n_complete = std::min(parsed.n_complete, message_.tool_calls.size());
@@ -96,7 +95,7 @@ void ReplyStream::grow(const ParsedReply& parsed, bool ended) {
   const auto certain = [ended](const std::string& text) {
     return ended ? std::string_view(text) : without_trailing_space(text);
   };
-  extend(message_.reasoning_content, certain(now.reasoning_content));
+  extend(message_.reasoning_content, without_trailing_space(now.reasoning_content));
   extend(message_.content, certain(now.content));
   for (std::size_t i = 0; i < now.tool_calls.size(); ++i) {
     if (i == message_.tool_calls.size()) {

@@ -137,7 +137,8 @@ std::vector<Token> SchedulerState::tokenize(std::string_view prompt) {
 
 std::shared_ptr<GenerationState> SchedulerState::make_generation(std::vector<Token> prompt,
                                                                  const GenerationParams& params,
-                                                                 ChatReply reply) {
+                                                                 ChatReply reply,
+                                                                 const GrammarSpec& grammar) {
   const auto loop = pool();
   const ModelInfo& model = engine()->info();
   validate(params, model.n_vocab);
@@ -158,8 +159,15 @@ std::shared_ptr<GenerationState> SchedulerState::make_generation(std::vector<Tok
                                " (n_ctx=" + std::to_string(n_ctx) +
                                " less one for the answer), shorten the prompt or raise n_ctx");
   }
+  GrammarSpec spec = grammar;
+  if (spec.gbnf.empty()) {
+    spec.gbnf = params.json_schema.empty() ? params.grammar : grammar_of_schema(params.json_schema);
+  }
+  std::unique_ptr<Grammar> follows;
+  if (!spec.gbnf.empty()) follows = make_grammar(*engine(), spec, reply.shown);
   auto generation =
       std::make_shared<GenerationState>(std::move(prompt), params, clock, std::move(reply));
+  generation->grammar = std::move(follows);
   generation->number = n_generations_.fetch_add(1, std::memory_order_relaxed) + 1;
   generation->trace = trace;
   return generation;
@@ -171,7 +179,11 @@ std::shared_ptr<GenerationState> SchedulerState::make_chat(std::string_view mess
   const auto loop = pool();
   const auto engine = this->engine();
   validate(params, engine->info().n_vocab);
-  RenderedChat rendered = render_chat(*engine, messages, chat);
+  if (!params.grammar.empty() && !chat.tools.empty()) {
+    throw InvalidArgumentError(
+        "grammar: got one beside tools, expected one of the two, leave the other out");
+  }
+  RenderedChat rendered = render_chat(*engine, messages, chat, params.json_schema);
   GenerationParams with_stops = params;
   for (std::string& stop : rendered.stops) {
     if (!stop.empty()) with_stops.stop.push_back(std::move(stop));
@@ -180,7 +192,8 @@ std::shared_ptr<GenerationState> SchedulerState::make_chat(std::string_view mess
   reply.shown = std::move(rendered.shown);
   reply.stream =
       std::make_unique<ReplyStream>(std::move(rendered.parser), std::move(rendered.tool_names));
-  return make_generation(std::move(rendered.prompt), with_stops, std::move(reply));
+  return make_generation(std::move(rendered.prompt), with_stops, std::move(reply),
+                         rendered.grammar);
 }
 
 Generation SchedulerState::queue(std::shared_ptr<GenerationState> generation,

@@ -35,7 +35,8 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   /// Checks prompt and parameters and makes a generation of them, not submitted yet.
   std::shared_ptr<GenerationState> make_generation(std::vector<Token> prompt,
                                                    const GenerationParams& params,
-                                                   ChatReply reply = {});
+                                                   ChatReply reply = {},
+                                                   const GrammarSpec& grammar = {});
   std::shared_ptr<GenerationState> make_chat(std::string_view messages, const ChatParams& chat,
                                              const GenerationParams& params);
   /// Has a generation wait for a permit of its own.

@@ -108,8 +108,7 @@ def test_plain_text_has_no_message(scheduler: pronk.InferenceScheduler) -> None:
         generation.deltas()
 
 
-@pytest.mark.parametrize("n_calls", [1, 2, 3])
-@pytest.mark.parametrize("content", ["", "Let me see.\n"])
+@pytest.mark.parametrize(("n_calls", "content"), [(1, ""), (3, "Let me see.\n")])
 def test_deltas_join_to_the_message_wherever_it_is_cut(n_calls: int, content: str) -> None:
     data = (content + "\n".join(call(*each) for each in CALLS[:n_calls])).encode()
     # Two tokens for each cut: the first ends there, inside a character too.
@@ -194,19 +193,41 @@ def test_unfinished_calls_are_left_out(
         assert done.finish_reason == "length"
 
 
-def test_broken_call_is_shown_as_text(
+def test_a_call_begun_is_kept_to_the_format(
     model: ScriptedModel, scheduler: pronk.InferenceScheduler
 ) -> None:
-    text = 'Hm. <tool_call>\n{"name": "add", "arguments": {"a": 1'
-    model.script_chat(USER, text, tools=TOOLS)
-    generation = scheduler.chat(USER, tools=TOOLS, temperature=0)
-    deltas = list(generation.deltas())
-    done = generation.result()
-    assert done.finish_reason == "stop"
-    assert "tool_calls" not in done.message
-    assert done.message["content"].startswith("Hm.")
-    assert '"arguments": {"a": 1' in done.message["content"]
-    assert joined(deltas)["content"] == done.message["content"]
+    # The model would stop in the middle, call what there is not, and pass what is not asked for.
+    for text in (
+        'Hm. <tool_call>\n{"name": "add", "arguments": {"a": 1',
+        'Hm. <tool_call>\n{"name": "subtract", "arguments": {"a": 1}}\n</tool_call>',
+        'Hm. <tool_call>\n{"name": "add", "arguments": {"a": "x"}}\n</tool_call>',
+    ):
+        model.script_chat(USER, text, tools=TOOLS)
+        done = scheduler.chat(USER, tools=TOOLS, temperature=0, max_tokens=400).result()
+        assert done.message["content"].startswith("Hm.")
+        for name, arguments in without_ids(done.message):
+            assert name in {"add", "add_text", "now"}
+            assert isinstance(json.loads(arguments), dict)
+        assert done.finish_reason in ("tool_calls", "length")
+
+
+@pytest.mark.parametrize("choice", ["required", "now"])
+def test_required_calls_come_at_once(
+    model: ScriptedModel, scheduler: pronk.InferenceScheduler, choice: str
+) -> None:
+    model.script_chat(USER, "I would rather talk.", tools=TOOLS)
+    for seed in range(5):
+        done = scheduler.chat(
+            USER, tools=TOOLS, tool_choice=choice, temperature=1, seed=seed, max_tokens=600
+        ).result()
+        assert done.message["content"] == ""
+        calls = without_ids(done.message)
+        if done.finish_reason == "tool_calls":
+            assert calls
+        else:
+            assert done.finish_reason == "length"
+        if choice == "now":
+            assert {name for name, _ in calls} <= {"now"}
 
 
 def test_conversation_goes_round(model: ScriptedModel, scheduler: pronk.InferenceScheduler) -> None:
@@ -403,10 +424,3 @@ def test_a_refused_chat_takes_no_permit(
         model.script_chat(USER, "Fine.")
         assert permit.chat(USER, temperature=0).result().text == "Fine."
     assert scheduler.active_count == 0
-
-
-def test_deeply_nested_answer(model: ScriptedModel, scheduler: pronk.InferenceScheduler) -> None:
-    text = '<tool_call>\n{"name": "add", "arguments": {"a": ' + "[" * 3000
-    model.script_chat(USER, text, tools=TOOLS)
-    done = scheduler.chat(USER, tools=TOOLS, temperature=0).result()
-    assert "tool_calls" not in done.message

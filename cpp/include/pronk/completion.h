@@ -42,6 +42,7 @@ struct Completion {
   Timings timings;
   std::vector<TokenLogprob> logprobs;
   std::optional<ChatMessage> message;  ///< of a chat
+  bool is_json = false;                ///< a JSON schema was asked for
 };
 
 }  // namespace pronk::inline v0
