@@ -13,6 +13,7 @@ void bind_log(nb::module_& m);
 void bind_exit(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_statistics(nb::module_& m);
+void bind_chat(nb::module_& m);
 void bind_completion(nb::module_& m);
 void bind_mailbox(nb::module_& m);
 void bind_ready();

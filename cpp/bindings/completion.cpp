@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
+#include "chat.h"
 #include "record.h"
 
 namespace pronk::bindings {
@@ -62,13 +63,14 @@ void bind_completion(nb::module_& m) {
   bind_timings(m);
   bind_token_logprob(m);
 
-  nb::class_<Completion> cls(m, "Completion",
+  nb::class_<Completion> cls(m, "Completion", nb::is_weak_referenceable(),
                              "What a generation produced.\n\n"
                              "Example:\n"
                              "    >>> done = permit.generate('Once upon', max_tokens=8).result()\n"
                              "    >>> done.finish_reason\n"
                              "    'length'");
-  cls.def_ro("text", &Completion::text, "The text, up to a stop string if one was met.")
+  cls.def_ro("text", &Completion::text,
+             "The text, up to a stop string if one was met; of a chat, the content of the message.")
       .def_ro("tokens", &Completion::tokens, "Ids of the sampled tokens.")
       .def_prop_ro(
           "finish_reason", [](const Completion& self) { return name_of(self.finish_reason); },
@@ -86,9 +88,32 @@ void bind_completion(nb::module_& m) {
           },
           nb::sig("def logprobs(self) -> list[TokenLogprob] | None"),
           "One entry per token; None where none were asked for or none was sampled.")
+      .def_prop_ro(
+          "message",
+          [](const Completion& self) -> nb::object {
+            if (!self.message) return nb::none();
+            return to_dict(*self.message);
+          },
+          nb::sig("def message(self) -> dict[str, typing.Any] | None"),
+          "The answer to a chat in OpenAI's form, a new dict: 'role', 'content', and where there "
+          "is "
+          "any,\n"
+          "'reasoning_content' and 'tool_calls'. None for plain text.")
+      .def_prop_ro(
+          "parsed",
+          [](nb::handle_t<Completion> self) -> nb::object {
+            if (!nb::cast<const Completion&>(self).is_json) return nb::none();
+            return python("pronk._structured", "parsed")(self);
+          },
+          nb::sig("def parsed(self) -> typing.Any"),
+          "The value of a text that followed a JSON schema, of the pydantic model class where one "
+          "was\n"
+          "given. None for other texts, and for one that was cut off.\n\n"
+          "Raises:\n"
+          "    pydantic.ValidationError: The class asks for more than its JSON schema can say.")
       .def("__str__", [](const Completion& self) { return self.text; });
   bind_record(cls, "Completion",
-              {"text", "tokens", "finish_reason", "usage", "timings", "logprobs"});
+              {"text", "tokens", "finish_reason", "usage", "timings", "logprobs", "message"});
 }
 
 }  // namespace pronk::bindings

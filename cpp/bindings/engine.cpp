@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "chat.h"
 #include "convert.h"
 #include "errors.h"
 #include "gil.h"
@@ -134,6 +135,30 @@ nb::object detokenize(const InferenceEngine& self, nb::handle tokens, nb::handle
   return text(self.detokenize(ids, spell));
 }
 
+nb::object render_chat(const InferenceEngine& self, nb::handle messages, nb::handle tools,
+                       nb::handle tool_choice, nb::handle parallel_tool_calls,
+                       nb::handle chat_template, nb::handle template_kwargs) {
+  const ChatParams params =
+      to_chat_params(tools, tool_choice, parallel_tool_calls, chat_template, template_kwargs);
+  const std::string json = to_messages(messages);
+  std::string rendered;
+  {
+    DetachGil detached;
+    rendered = self.render_chat(json, params);
+  }
+  return text(rendered);
+}
+
+std::vector<Token> tokenize_chat(const InferenceEngine& self, nb::handle messages, nb::handle tools,
+                                 nb::handle tool_choice, nb::handle parallel_tool_calls,
+                                 nb::handle chat_template, nb::handle template_kwargs) {
+  const ChatParams params =
+      to_chat_params(tools, tool_choice, parallel_tool_calls, chat_template, template_kwargs);
+  const std::string json = to_messages(messages);
+  DetachGil detached;
+  return self.tokenize_chat(json, params);
+}
+
 nb::object token_or_none(Token token) {
   return token < 0 ? nb::object(nb::none()) : nb::object(nb::int_(token));
 }
@@ -239,6 +264,39 @@ void bind_engine(nb::module_& m) {
            "    special: Spell out control tokens instead of leaving them out.\n\n"
            "Raises:\n"
            "    pronk.InvalidArgumentError: An id is out of range.")
+      .def(
+          "render_chat", &render_chat, unchecked("messages"), nb::kw_only(),
+          unchecked("tools") = nb::none(), unchecked("tool_choice") = "auto",
+          unchecked("parallel_tool_calls") = nb::none(), unchecked("chat_template") = nb::none(),
+          unchecked("template_kwargs") = nb::none(),
+          nb::sig("def render_chat(self, messages: "
+                  "collections.abc.Sequence[collections.abc.Mapping[str, typing.Any]], "
+                  "*, " PRONK_CHAT_KEYWORDS ") -> str"),
+          "Return the prompt that ``chat()`` makes of ``messages``, as text.\n\n"
+          "What looks like a control token in a message stays text when it is tokenized, which the "
+          "text\n"
+          "does not show: see tokenize_chat().\n\n"
+          "Args:\n" PRONK_CHAT_ARGS
+          "\n"
+          "Raises:\n"
+          "    pronk.InvalidArgumentError: As chat() does.\n\n"
+          "Example:\n"
+          "    >>> engine.render_chat([{'role': 'user', 'content': 'Hi'}])\n"
+          "    '<|im_start|>user\\nHi<|im_end|>\\n<|im_start|>assistant\\n'")
+      .def("tokenize_chat", &tokenize_chat, unchecked("messages"), nb::kw_only(),
+           unchecked("tools") = nb::none(), unchecked("tool_choice") = "auto",
+           unchecked("parallel_tool_calls") = nb::none(), unchecked("chat_template") = nb::none(),
+           unchecked("template_kwargs") = nb::none(),
+           nb::sig("def tokenize_chat(self, messages: "
+                   "collections.abc.Sequence[collections.abc.Mapping[str, typing.Any]], "
+                   "*, " PRONK_CHAT_KEYWORDS ") -> list[int]"),
+           "Return the prompt that ``chat()`` makes of ``messages``, as token ids.\n\n"
+           "Args:\n" PRONK_CHAT_ARGS
+           "\n"
+           "Raises:\n"
+           "    pronk.InvalidArgumentError: As chat() does.\n\n"
+           "Example:\n"
+           "    >>> n = len(engine.tokenize_chat(messages, tools=tools))")
       .def_prop_ro(
           "path",
           [](const E& self) {

@@ -7,26 +7,52 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "bindings.h"
 #include "convert.h"
 #include "errors.h"
+#include "gil.h"
 #include "mailbox.h"
 #include "ready.h"
 #include "signals.h"
+#include "structured.h"
 
 namespace pronk::bindings {
 namespace {
 
-// Looks for text, and waits for it if `wait`.
-StreamStatus next_text(Generation& self, std::string& piece, bool wait) {
+// What a chat says is read on this thread, which takes time.
+class DetachGilIf {
+ public:
+  explicit DetachGilIf(bool detach) {
+    if (detach) detached_.emplace();
+  }
+
+ private:
+  std::optional<DetachGil> detached_;
+};
+
+StreamStatus look(Generation& self, std::string& text, Nanoseconds at_most, Nanoseconds slice) {
+  return self.next_for(text, at_most, slice);
+}
+StreamStatus look(Generation& self, ChatDelta& delta, Nanoseconds at_most, Nanoseconds slice) {
+  return self.next_delta_for(delta, at_most, slice);
+}
+
+// Looks for more, and waits for it if `wait`.
+template <class Part>
+StreamStatus next_part(Generation& self, Part& part, bool wait) {
   try {
-    StreamStatus status = self.next_for(piece, Nanoseconds(0));
+    StreamStatus status;
+    {
+      const DetachGilIf detached(self.is_chat());
+      status = look(self, part, Nanoseconds(0), Nanoseconds::max());
+    }
     if (status != StreamStatus::kTimeout || !wait) return status;
     wait_with_signals(
         std::nullopt, [&] { return self.age(); },
         [&](Nanoseconds at_most, Nanoseconds slice) {
-          status = self.next_for(piece, at_most, slice);
+          status = look(self, part, at_most, slice);
           return status != StreamStatus::kTimeout;
         });
     return status;
@@ -35,26 +61,47 @@ StreamStatus next_text(Generation& self, std::string& piece, bool wait) {
   }
 }
 
-std::string next_piece(Generation& self) {
-  std::string piece;
-  if (next_text(self, piece, true) == StreamStatus::kEnd) throw nb::stop_iteration();
-  return piece;
+template <class Part>
+Part next_of(Generation& self) {
+  Part part;
+  if (next_part(self, part, true) == StreamStatus::kEnd) throw nb::stop_iteration();
+  return part;
 }
 
-nb::object next_piece_async(nb::handle_t<Generation> self) {
-  std::string piece;
-  switch (next_text(nb::cast<Generation&>(self), piece, false)) {
+template <class Part>
+nb::object next_of_async(nb::handle_t<Generation> self, const char* wait) {
+  Part part;
+  switch (next_part(nb::cast<Generation&>(self), part, false)) {
     case StreamStatus::kPiece:
-      return ready(nb::cast(piece));
+      return ready(nb::cast(std::move(part)));
     case StreamStatus::kEnd:
       return ready_end();
     case StreamStatus::kTimeout:
       break;
   }
-  return python("pronk._async", "next_piece")(self);
+  return python("pronk._async", wait)(self);
 }
 
-Completion result(Generation& self, nb::handle timeout) {
+/// The other way to iterate a chat's generation.
+struct Deltas {
+  nb::object generation;
+};
+
+Deltas deltas(nb::handle_t<Generation> self) {
+  if (!nb::cast<Generation&>(self).is_chat()) {
+    throw InvalidArgumentError(
+        "deltas: got a generation of plain text, expected one of a chat, iterate it instead");
+  }
+  return {nb::borrow(self)};
+}
+
+Completion read_result(const Generation& self) {
+  const DetachGilIf detached(self.is_chat());
+  return self.result();
+}
+
+nb::object result(nb::handle_t<Generation> handle, nb::handle timeout) {
+  auto& self = nb::cast<Generation&>(handle);
   const auto limit = to_timeout(timeout, {"timeout", "pass None to wait for ever"});
   if (!self.done() &&
       !wait_with_signals(
@@ -63,20 +110,21 @@ Completion result(Generation& self, nb::handle timeout) {
     throw ResultTimeout("result: got no end of the generation within " + repr_of(timeout) +
                         " s, expected it to finish in time, wait longer or cancel() it");
   }
-  return self.result();
+  return with_schema_of(handle, read_result(self));
 }
 
 nb::object await(nb::handle_t<Generation> self) {
   const Generation& generation = nb::cast<Generation&>(self);
-  if (generation.done()) return ready(nb::cast(generation.result()));
+  if (generation.done()) return ready(with_schema_of(self, read_result(generation)));
   return python("pronk._async", "wait_for_result")(self).attr("__await__")();
 }
 
-std::optional<std::string> take(Generation& self) {
-  std::string piece;
-  switch (next_text(self, piece, false)) {
+template <class Part>
+std::optional<Part> take(Generation& self) {
+  Part part;
+  switch (next_part(self, part, false)) {
     case StreamStatus::kPiece:
-      return piece;
+      return part;
     case StreamStatus::kTimeout:
       return std::nullopt;
     case StreamStatus::kEnd:
@@ -84,6 +132,11 @@ std::optional<std::string> take(Generation& self) {
   }
   PyErr_SetNone(PyExc_StopAsyncIteration);
   throw nb::python_error();
+}
+
+std::string text(const Generation& self) {
+  const DetachGilIf detached(self.is_chat());
+  return self.text();
 }
 
 constexpr const char* kDoc =
@@ -106,12 +159,16 @@ void bind_generation(nb::module_& m) {
       .def(
           "__iter__", [](nb::handle_t<Generation> self) { return nb::borrow(self); },
           nb::sig("def __iter__(self) -> Generation"))
-      .def("__next__", &next_piece)
+      .def("__next__", &next_of<std::string>)
       .def(
           "__aiter__", [](nb::handle_t<Generation> self) { return nb::borrow(self); },
           nb::sig("def __aiter__(self) -> Generation"))
-      .def("__anext__", &next_piece_async,
-           nb::sig("def __anext__(self) -> collections.abc.Awaitable[str]"))
+      .def(
+          "__anext__",
+          [](nb::handle_t<Generation> self) {
+            return next_of_async<std::string>(self, "next_piece");
+          },
+          nb::sig("def __anext__(self) -> collections.abc.Awaitable[str]"))
       .def("__await__", &await,
            nb::sig("def __await__(self) -> collections.abc.Generator[typing.Any, typing.Any, "
                    "Completion]"))
@@ -124,14 +181,42 @@ void bind_generation(nb::module_& m) {
            "Raises:\n"
            "    pronk.ResultTimeout: It has not ended in time. It goes on.\n"
            "    pronk.Error: What ended the generation, if it failed.")
+      .def("deltas", &deltas, nb::sig("def deltas(self) -> Deltas"),
+           "Iterate the answer to a chat as deltas of content, reasoning and tool calls.\n\n"
+           "Sync or async; each delta is handed out once. What was sent is never taken back.\n\n"
+           "Raises:\n"
+           "    pronk.InvalidArgumentError: It is no chat.\n\n"
+           "Example:\n"
+           "    >>> for delta in permit.chat(messages, tools=tools).deltas():\n"
+           "    ...     print(delta.content, end='')")
       .def("cancel", &Generation::cancel,
            "End the generation within one decode step. Never blocks, may be called twice.")
       .def_prop_ro("done", &Generation::done, "True once the generation has ended, whatever way.")
-      .def_prop_ro("text", &Generation::text, "All text so far, taken or not.")
+      .def_prop_ro("text", &text,
+                   "All text so far, taken or not; of a chat, the message's content.")
       .def("__repr__", [](const Generation& self) {
         return std::string("<pronk.Generation ") + (self.done() ? "done" : "running") + ", " +
-               std::to_string(self.text().size()) + " bytes>";
+               std::to_string(text(self).size()) + " bytes>";
       });
+
+  nb::class_<Deltas>(m, "Deltas", "The answer to a chat as a stream of ChatDelta; see deltas().")
+      .def(
+          "__iter__", [](nb::handle_t<Deltas> self) { return nb::borrow(self); },
+          nb::sig("def __iter__(self) -> Deltas"))
+      .def("__next__",
+           [](const Deltas& self) {
+             return next_of<ChatDelta>(nb::cast<Generation&>(self.generation));
+           })
+      .def(
+          "__aiter__", [](nb::handle_t<Deltas> self) { return nb::borrow(self); },
+          nb::sig("def __aiter__(self) -> Deltas"))
+      .def(
+          "__anext__",
+          [](const Deltas& self) {
+            return next_of_async<ChatDelta>(nb::handle_t<Generation>(self.generation),
+                                            "next_delta");
+          },
+          nb::sig("def __anext__(self) -> collections.abc.Awaitable[ChatDelta]"));
 
   // For pronk._async; not methods, so that they are not part of the public class.
   m.def(
@@ -141,7 +226,9 @@ void bind_generation(nb::module_& m) {
       },
       nb::arg("generation"), nb::arg("mailbox"), nb::arg("key"),
       "Post the key to the mailbox whenever text arrives and at the end.");
-  m.def("take", &take, nb::arg("generation"),
+  m.def("take_delta", &take<ChatDelta>, nb::arg("generation"),
+        "The same as take() for the deltas of a chat.");
+  m.def("take", &take<std::string>, nb::arg("generation"),
         "Return the text that has arrived, None if there is none; StopAsyncIteration at the end.");
 }
 

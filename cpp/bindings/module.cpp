@@ -18,6 +18,7 @@ NB_MODULE(_core, m) {
   bind_exit(m);
   bind_engine(m);
   bind_statistics(m);
+  bind_chat(m);
   bind_completion(m);
   bind_mailbox(m);
   bind_ready();

@@ -8,6 +8,7 @@
 #include "bindings.h"
 #include "errors.h"
 #include "keywords.h"
+#include "pronk/error.h"
 
 namespace pronk::bindings {
 namespace {
@@ -57,6 +58,11 @@ void set_logprobs(Params& params, nb::handle value, const Argument& argument) {
   }
 }
 
+constexpr const char* kNoRules =
+    "grammar: got an empty text, expected at least a rule 'root', leave it out for free text";
+constexpr const char* kNoSchema =
+    "json_schema: got an empty text, expected a JSON schema, leave it out for free text";
+
 constexpr std::array kGenerationKeywords = {
     Keyword<Params>{
         {"max_tokens", "pass the most tokens to sample, or None for no limit but the context"},
@@ -96,6 +102,21 @@ constexpr std::array kGenerationKeywords = {
     Keyword<Params>{
         {"cache_scope", "pass a name shared by those who may share prefixes"},
         [](Params& p, nb::handle v, const Argument& a) { p.cache_scope = to_string_view(v, a); }},
+    Keyword<Params>{{"grammar", "pass GBNF, or None for free text"},
+                    [](Params& p, nb::handle v, const Argument& a) {
+                      p.grammar.clear();
+                      if (v.is_none()) return;
+                      p.grammar = to_string_view(v, a);
+                      if (p.grammar.empty()) throw GrammarError(kNoRules);
+                    }},
+    Keyword<Params>{{"json_schema", "pass a dict, JSON text or a pydantic model class"},
+                    [](Params& p, nb::handle v, const Argument& a) {
+                      p.json_schema.clear();
+                      if (v.is_none()) return;
+                      const nb::object text = python("pronk._structured", "schema_text")(v);
+                      p.json_schema = to_string_view(text, a);
+                      if (p.json_schema.empty()) throw GrammarError(kNoSchema);
+                    }},
 };
 
 constexpr std::array kPoolKeywords = {
@@ -157,9 +178,9 @@ void throw_unknown_keyword(const char* function, std::string_view got,
                          (close.empty() ? "remove it" : "did you mean " + close + "?"));
 }
 
-GenerationParams to_generation_params(const nb::kwargs& keywords) {
+GenerationParams to_generation_params(const nb::kwargs& keywords, const char* function) {
   GenerationParams params;
-  set_keywords<GenerationParams>(params, "generate", keywords, kGenerationKeywords);
+  set_keywords<GenerationParams>(params, function, keywords, kGenerationKeywords);
   return params;
 }
 

@@ -14,12 +14,15 @@
   "presence_penalty: float = 0.0, penalty_last_n: int = 64, seed: int | None = None, "        \
   "logit_bias: collections.abc.Mapping[int, float] | None = None, ignore_eos: bool = False, " \
   "stop: str | collections.abc.Sequence[str] = (), logprobs: int | bool | None = None, "      \
-  "cache: bool = True, cache_scope: str = ''"
+  "cache: bool = True, cache_scope: str = '', grammar: str | None = None, "                   \
+  "json_schema: collections.abc.Mapping[str, typing.Any] | str | type | None = None"
 
-#define PRONK_GENERATE_ARGS                                                                        \
-  "    prompt: Text, or token ids (a sequence or a one-dimensional array of int), which are "      \
-  "taken as\n"                                                                                     \
-  "        they are: no BOS is added.\n"                                                           \
+#define PRONK_GENERATE_ARGS                                                                   \
+  "    prompt: Text, or token ids (a sequence or a one-dimensional array of int), which are " \
+  "taken as\n"                                                                                \
+  "        they are: no BOS is added.\n" PRONK_SAMPLING_ARGS
+
+#define PRONK_SAMPLING_ARGS                                                                        \
   "    max_tokens: Most tokens to sample, >= 0; None runs to the end of the context.\n"            \
   "    temperature: In [0, 100]; 0 is greedy.\n"                                                   \
   "    top_k: Keep the k most likely tokens; 0 keeps all.\n"                                       \
@@ -37,7 +40,11 @@
   "most\n"                                                                                         \
   "        likely alternatives too, None for none.\n"                                              \
   "    cache: Reuse known prefixes, and leave this one for others.\n"                              \
-  "    cache_scope: Prefixes are only shared within one scope.\n"
+  "    cache_scope: Prefixes are only shared within one scope.\n"                                  \
+  "    grammar: GBNF that the text has to follow, from its rule ``root`` on.\n"                    \
+  "    json_schema: A JSON schema that the text has to follow: a dict, JSON text, or a pydantic "  \
+  "model\n"                                                                                        \
+  "        class. The completion's ``parsed`` is then the value.\n"
 
 #define PRONK_POOL_KEYWORDS                                                              \
   "layout: str = 'batched', kv: str = 'auto', n_batch: int | None = None, "              \
@@ -74,7 +81,9 @@
 
 namespace pronk::bindings {
 
-GenerationParams to_generation_params(const nanobind::kwargs& keywords);
+/// `function` is whose keywords they are.
+GenerationParams to_generation_params(const nanobind::kwargs& keywords,
+                                      const char* function = "generate");
 PoolOptions to_pool_options(nanobind::handle n_ctx, const nanobind::kwargs& keywords);
 /// In [-1000, 1000]; higher goes first.
 std::int32_t to_priority(nanobind::handle value);

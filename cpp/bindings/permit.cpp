@@ -3,9 +3,11 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
 #include <variant>
 
 #include "bindings.h"
+#include "chat.h"
 #include "convert.h"
 #include "gil.h"
 #include "params.h"
@@ -14,17 +16,39 @@
 #include "ready.h"
 #include "release.h"
 #include "signals.h"
+#include "structured.h"
 
 namespace pronk::bindings {
 namespace {
 
-Generation generate(InferencePermit& self, nb::handle prompt, const nb::kwargs& keywords) {
-  const GenerationParams params = to_generation_params(keywords);
+Generation start(InferencePermit& self, nb::handle prompt, const GenerationParams& params) {
   Prompt converted = to_prompt(prompt);
   DetachGil detached;
   self.create_pool(look_up_signals(detached));
   return std::visit([&](auto&& value) { return self.generate(std::move(value), params); },
                     std::move(converted));
+}
+
+nb::object generate(InferencePermit& self, nb::handle prompt, const nb::kwargs& keywords) {
+  return with_schema(start(self, prompt, to_generation_params(keywords)), keywords);
+}
+
+nb::object chat(InferencePermit& self, nb::handle messages, nb::handle tools,
+                nb::handle tool_choice, nb::handle parallel_tool_calls, nb::handle chat_template,
+                nb::handle template_kwargs, nb::handle response_format,
+                const nb::kwargs& keywords) {
+  const nb::kwargs all = with_response_format(keywords, response_format);
+  const GenerationParams params = to_generation_params(all, "chat");
+  const ChatParams chat_params =
+      to_chat_params(tools, tool_choice, parallel_tool_calls, chat_template, template_kwargs);
+  const std::string json = to_messages(messages);
+  std::optional<Generation> generation;
+  {
+    DetachGil detached;
+    self.create_pool(look_up_signals(detached));
+    generation = self.chat(json, chat_params, params);
+  }
+  return with_schema(*std::move(generation), all);
 }
 
 nb::object enter(nb::handle_t<InferencePermit> self) {
@@ -62,6 +86,33 @@ void bind_permit(nb::module_& m) {
            "    pronk.PoolNotInitialisedError: The scheduler has no engine.\n"
            "    pronk.ContextOverflowError: The prompt does not fit into the context.\n"
            "    pronk.InvalidArgumentError: A value is out of range.")
+      .def("chat", &chat, unchecked("messages"), nb::kw_only(), unchecked("tools") = nb::none(),
+           unchecked("tool_choice") = "auto", unchecked("parallel_tool_calls") = nb::none(),
+           unchecked("chat_template") = nb::none(), unchecked("template_kwargs") = nb::none(),
+           unchecked("response_format") = nb::none(), nb::arg("params"),
+           nb::sig("def chat(self, messages: "
+                   "collections.abc.Sequence[collections.abc.Mapping[str, typing.Any]], "
+                   "*, " PRONK_CHAT_KEYWORDS ", " PRONK_FORMAT_KEYWORD ", " PRONK_GENERATE_KEYWORDS
+                   ") -> Generation"),
+           "Start the answer to a chat and return at once.\n\n"
+           "The model's template makes the prompt of the messages; the answer is read in the "
+           "model's\n"
+           "format: see the completion's message, and deltas() for the stream.\n\n"
+           "Args:\n" PRONK_CHAT_ARGS PRONK_FORMAT_ARG PRONK_SAMPLING_ARGS
+           "\n"
+           "Raises:\n"
+           "    pronk.InvalidArgumentError: A message or tool is not as it should be, or the "
+           "template\n"
+           "        refuses them.\n"
+           "    pronk.ContextOverflowError: The prompt does not fit into the context.\n"
+           "    pronk.PermitReleasedError, pronk.PermitBusyError, pronk.PoolNotInitialisedError: "
+           "As\n"
+           "        generate() does.\n\n"
+           "Example:\n"
+           "    >>> done = permit.chat([{'role': 'user', 'content': 'Hi'}], "
+           "max_tokens=64).result()\n"
+           "    >>> done.message\n"
+           "    {'role': 'assistant', 'content': 'Hello! How can I help you today?'}")
       .def("release", &release,
            "Give the permit back: cancel what runs in it and hand it to the next in line. Never "
            "blocks,\n"

@@ -16,6 +16,7 @@
 
 #include "acquisition.h"
 #include "bindings.h"
+#include "chat.h"
 #include "convert.h"
 #include "errors.h"
 #include "gil.h"
@@ -25,6 +26,7 @@
 #include "prompt.h"
 #include "pronk/testing.h"
 #include "signals.h"
+#include "structured.h"
 
 namespace pronk::bindings {
 namespace {
@@ -118,15 +120,39 @@ void init_pool(Scheduler& self, nb::handle engine, nb::handle n_ctx, const nb::k
   self.init_pool(std::move(model), options, look_up_signals(detached));
 }
 
-Generation generate(Scheduler& self, nb::handle prompt, nb::handle priority,
+nb::object generate(Scheduler& self, nb::handle prompt, nb::handle priority,
                     const nb::kwargs& keywords) {
   const std::int32_t rank = to_priority(priority);
   const GenerationParams params = to_generation_params(keywords);
   Prompt converted = to_prompt(prompt);
-  DetachGil detached;
-  self.create_pool(look_up_signals(detached));
-  return std::visit([&](auto&& value) { return self.generate(std::move(value), params, rank); },
-                    std::move(converted));
+  std::optional<Generation> generation;
+  {
+    DetachGil detached;
+    self.create_pool(look_up_signals(detached));
+    generation =
+        std::visit([&](auto&& value) { return self.generate(std::move(value), params, rank); },
+                   std::move(converted));
+  }
+  return with_schema(*std::move(generation), keywords);
+}
+
+nb::object chat(Scheduler& self, nb::handle messages, nb::handle priority, nb::handle tools,
+                nb::handle tool_choice, nb::handle parallel_tool_calls, nb::handle chat_template,
+                nb::handle template_kwargs, nb::handle response_format,
+                const nb::kwargs& keywords) {
+  const std::int32_t rank = to_priority(priority);
+  const nb::kwargs all = with_response_format(keywords, response_format);
+  const GenerationParams params = to_generation_params(all, "chat");
+  const ChatParams chat_params =
+      to_chat_params(tools, tool_choice, parallel_tool_calls, chat_template, template_kwargs);
+  const std::string json = to_messages(messages);
+  std::optional<Generation> generation;
+  {
+    DetachGil detached;
+    self.create_pool(look_up_signals(detached));
+    generation = self.chat(json, chat_params, params, rank);
+  }
+  return with_schema(*std::move(generation), all);
 }
 
 void start_trace(Scheduler& self, nb::handle max_events) {
@@ -253,6 +279,28 @@ void bind_scheduler(nb::module_& m) {
            "Example:\n"
            "    >>> running = [scheduler.generate(p, max_tokens=32) for p in prompts]\n"
            "    >>> texts = [g.result().text for g in running]")
+      .def("chat", &chat, unchecked("messages"), nb::kw_only(), unchecked("priority") = 0,
+           unchecked("tools") = nb::none(), unchecked("tool_choice") = "auto",
+           unchecked("parallel_tool_calls") = nb::none(), unchecked("chat_template") = nb::none(),
+           unchecked("template_kwargs") = nb::none(), unchecked("response_format") = nb::none(),
+           nb::arg("params"),
+           nb::sig("def chat(self, messages: "
+                   "collections.abc.Sequence[collections.abc.Mapping[str, typing.Any]], *, "
+                   "priority: int = 0, " PRONK_CHAT_KEYWORDS ", " PRONK_FORMAT_KEYWORD
+                   ", " PRONK_GENERATE_KEYWORDS ") -> Generation"),
+           "Start the answer to a chat, which waits for its own permit, runs and gives it back. "
+           "Returns\n"
+           "at once.\n\n"
+           "Args:\n"
+           "    priority: In [-1000, 1000]; higher goes first.\n" PRONK_CHAT_ARGS
+               PRONK_FORMAT_ARG PRONK_SAMPLING_ARGS
+           "\n"
+           "Raises:\n"
+           "    As InferencePermit.chat() does.\n\n"
+           "Example:\n"
+           "    >>> running = scheduler.chat([{'role': 'user', 'content': 'Hi'}], max_tokens=64)\n"
+           "    >>> running.result().message['content']\n"
+           "    'Hello! How can I help you today?'")
       .def(
           "resize", [](Scheduler& self, nb::handle n) { self.resize(to_max_concurrent(n)); },
           unchecked("max_concurrent"), nb::sig("def resize(self, max_concurrent: int) -> None"),

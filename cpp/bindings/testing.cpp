@@ -111,7 +111,10 @@ void construct(nb::handle_t<ScriptedModel> handle, nb::handle pieces, nb::handle
   options.n_ctx_train = to_int32(n_ctx_train, {"n_ctx_train", "pass tokens"}, 1);
   options.add_bos = to_bool(add_bos, {"add_bos", "pass True to put <bos> before a text"});
   options.seed = to_uint64(seed, {"seed", "pass any"});
-  options.chat_template = to_string_view(chat_template, {"chat_template", "pass a Jinja template"});
+  if (!chat_template.is_none()) {
+    options.chat_template =
+        to_string_view(chat_template, {"chat_template", "pass a Jinja template, or None"});
+  }
   if (clock != nullptr) options.clock = *clock;
   if (nb::inst_ready(handle)) {
     throw Error(ErrorCode::kError,
@@ -237,11 +240,12 @@ void bind_testing(nb::module_& m) {
   nb::class_<M>(m, "ScriptedModel", "What pronk.testing.ScriptedModel is made of.")
       .def("__init__", &construct, nb::arg("pieces").none(), nb::arg("memory_kind"),
            nb::arg("n_swa"), nb::arg("n_ctx_train"), nb::arg("add_bos"), nb::arg("seed"),
-           nb::arg("chat_template"), nb::arg("clock").none(),
-           nb::sig("def __init__(self, pieces: collections.abc.Iterable[str | bytes] | None, "
-                   "memory_kind: str, "
-                   "n_swa: int, n_ctx_train: int, add_bos: bool, seed: int, chat_template: str, "
-                   "clock: ManualClock | None) -> None"))
+           nb::arg("chat_template").none(), nb::arg("clock").none(),
+           nb::sig(
+               "def __init__(self, pieces: collections.abc.Iterable[str | bytes] | None, "
+               "memory_kind: str, "
+               "n_swa: int, n_ctx_train: int, add_bos: bool, seed: int, chat_template: str | None, "
+               "clock: ManualClock | None) -> None"))
       .def_prop_ro("engine", &M::engine)
       .def(
           "script",

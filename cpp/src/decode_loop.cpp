@@ -51,7 +51,8 @@ DecodeLoop::DecodeLoop(const LoopOptions& options, std::shared_ptr<InferenceEngi
       engine_(std::move(engine)),
       clock_(std::move(clock)),
       trace_(std::move(trace)),
-      workers_(static_cast<std::size_t>(options.n_sampling_threads)) {
+      workers_(static_cast<std::size_t>(options.n_sampling_threads)),
+      errands_(static_cast<std::size_t>(options.n_sampling_threads)) {
   std::vector<Backend*> contexts;
   for (std::int32_t i = 0; i < options_.n_contexts; ++i) {
     contexts_.push_back(make_context(options_, i));

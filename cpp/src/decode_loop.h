@@ -20,6 +20,7 @@
 #include "batch_policy.h"
 #include "clock.h"
 #include "engine_impl.h"
+#include "errands.h"
 #include "generation_state.h"
 #include "process.h"
 #include "pronk/statistics.h"
@@ -114,11 +115,6 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
   struct Pick {
     Run* run = nullptr;
     std::span<const float> row;
-    Token token = 0;
-    TokenLogprob logprob;
-    std::exception_ptr error;
-    /// Samples the row. Different picks may do so at once.
-    void choose() noexcept;
   };
 
   void run();
@@ -137,7 +133,11 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
   void batch_failed(DecodeStatus status);
   void context_threw(const std::string& what);
   void sample_batch();
-  void take(Pick& pick);
+  void send_away(Run& run, std::span<const float> row);
+  bool wait_for_chosen(Duration at_most);
+  void take_chosen();
+  void take(Run& run);
+  void append(Run& run, Token token, TokenLogprob* logprob);
   void end_run(Run& run, FinishReason reason, std::exception_ptr error);
   void end_unstarted(const std::shared_ptr<GenerationState>& generation, std::exception_ptr error);
   void end_all(std::exception_ptr error);
@@ -171,6 +171,7 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
   std::string piece_;
   Counters counters_;
   Tally tally_;
+  RealTime step_began_{};            // the running decode
   std::int32_t failed_decodes_ = 0;  // in a row
   std::vector<std::shared_ptr<Mailbox>> to_ring_;
 
@@ -196,6 +197,9 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
   StepTimes step_times_;                      // guarded by published_mutex_
   std::atomic<std::int64_t> progress_ns_{0};  // time of the last finished step
   std::atomic<bool> busy_{false};             // a step is running or due
+
+  // Last, so that what is under way, which uses the rest, ends first.
+  Errands errands_;
 };
 
 }  // namespace pronk::inline v0

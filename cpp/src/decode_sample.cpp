@@ -12,78 +12,145 @@ namespace {
 // Logits in a batch from which on its rows are sampled by several threads. Below, waking them costs
 // more than it saves.
 constexpr std::size_t kParallelLogits = std::size_t{1} << 20;
+// What part of a step the others wait at most for a lane with a grammar.
+constexpr int kPatience = 20;
 
 }  // namespace
 
 void DecodeLoop::sample_batch() {
   const TimePoint begin = trace_->on() ? clock_->now() : TimePoint::max();
+  const RealTime started = std::chrono::steady_clock::now();
   picks_.clear();
   std::size_t n_logits = 0;
+  bool sent = false;
   for (std::size_t i = 0; i < batch_.runs.size(); ++i) {
     if (batch_.outputs[i] < 0) continue;
+    Run& run = *batch_.runs[i];
     Pick& pick = picks_.emplace_back();
-    pick.run = batch_.runs[i];
+    pick.run = &run;
     try {
       // The context's own business: on this thread.
       pick.row = contexts_[batch_.context]->logits(batch_.outputs[i]);
       if (pick.row.empty())
         throw BackendError("decode: got no logits, expected a row of them, retry the generation");
+      if (run.sampling->grammar) {
+        send_away(run, pick.row);
+        picks_.pop_back();
+        sent = true;
+        continue;
+      }
     } catch (...) {
-      pick.error = std::current_exception();
+      run.sampling->error = std::current_exception();
+      run.sampling->bad_row = true;
+      pick.row = {};
     }
-    if (pick.run->generation->params.sampling.temperature > 0) n_logits += pick.row.size();
+    if (run.generation->params.sampling.temperature > 0) n_logits += pick.row.size();
   }
-  const auto choose = [this](std::size_t i) { picks_[i].choose(); };
+  const auto choose = [this](std::size_t i) {
+    const Pick& pick = picks_[i];
+    if (!pick.row.empty()) pick.run->sampling->choose(pick.row);
+  };
   if (n_logits >= kParallelLogits) {
     workers_.run(picks_.size(), choose);
   } else {
     for (std::size_t i = 0; i < picks_.size(); ++i) choose(i);
   }
-  for (Pick& pick : picks_) take(pick);
+  for (const Pick& pick : picks_) take(*pick.run);
   for (std::size_t i = 0; i < batch_.runs.size(); ++i) {
-    if (batch_.outputs[i] < 0 && batch_.runs[i]->remaining() == 0) {
+    if (batch_.outputs[i] < 0 && batch_.runs[i]->remaining() == 0 && !batch_.runs[i]->awaiting) {
       end_run(*batch_.runs[i], FinishReason::kLength, nullptr);
     }
+  }
+  if (sent) {
+    // Most are done by now. Waiting a little for the others keeps them in step with the rest.
+    const auto step = std::chrono::duration_cast<Duration>(started - step_began_);
+    wait_for_chosen(picks_.empty() ? step / 2 : step / kPatience);
+    take_chosen();
   }
   if (begin != TimePoint::max()) trace_sample(begin);
 }
 
-void DecodeLoop::Pick::choose() noexcept {
-  if (error) return;
-  const std::int32_t n_top = run->generation->params.logprobs;
-  try {
-    token = run->sampler.sample(row, std::max(n_top, 0), n_top >= 0 ? &logprob : nullptr);
-  } catch (const Error&) {
-    error = std::current_exception();
-  } catch (const std::exception& e) {
-    error = std::make_exception_ptr(BackendError("sampling: got " + std::string(e.what()) +
-                                                 ", expected a token, retry the generation"));
+// Has the next token chosen by another thread: a grammar may take its time, which is to be nobody
+// else's.
+void DecodeLoop::send_away(Run& run, std::span<const float> row) {
+  const std::shared_ptr<LaneSampling> sampling = run.sampling;
+  sampling->own_row.assign(row.begin(), row.end());
+  {
+    std::lock_guard lock(inbox_mutex_);
+    sampling->chosen = false;
+  }
+  errands_.send([this, sampling] {
+    sampling->choose_own();
+    std::lock_guard lock(inbox_mutex_);
+    sampling->chosen = true;
+    inbox_changed_.notify_all();
+  });
+  run.awaiting = true;
+}
+
+// Waits until all tokens that are being chosen elsewhere are; with a limit of Duration::max() until
+// one is, or there is something else to do. False when nothing is awaited.
+bool DecodeLoop::wait_for_chosen(Duration at_most) {
+  const bool for_ever = at_most == Duration::max();
+  const auto is_due = [](const auto& run) { return run->awaiting && run->sampling->chosen; };
+  const auto is_open = [](const auto& run) { return run->awaiting && !run->sampling->chosen; };
+  std::unique_lock lock(inbox_mutex_);
+  if (std::none_of(runs_.begin(), runs_.end(), [](const auto& run) { return run->awaiting; })) {
+    return false;
+  }
+  const auto enough = [&] {
+    if (stop_) return true;
+    if (for_ever && (poked_ || !inbox_.empty())) return true;
+    return for_ever ? std::any_of(runs_.begin(), runs_.end(), is_due)
+                    : std::none_of(runs_.begin(), runs_.end(), is_open);
+  };
+  if (for_ever) {
+    inbox_changed_.wait(lock, enough);
+  } else {
+    inbox_changed_.wait_until(lock, real_time_after(at_most), enough);
+  }
+  return true;
+}
+
+void DecodeLoop::take_chosen() {
+  std::vector<Run*> due;
+  {
+    std::lock_guard lock(inbox_mutex_);
+    for (const auto& run : runs_) {
+      if (run->awaiting && run->sampling->chosen) due.push_back(run.get());
+    }
+  }
+  for (Run* run : due) {
+    run->awaiting = false;
+    take(*run);
   }
 }
 
-void DecodeLoop::take(Pick& pick) {
-  Run& run = *pick.run;
-  if (pick.error) {
+void DecodeLoop::take(Run& run) {
+  LaneSampling& sampling = *run.sampling;
+  if (sampling.error) {
     // Logits that cannot be sampled come from a state that must not be reused.
-    sequences_->cut(*run.sequence, 0, true);
-    return end_run(run, FinishReason::kCancelled, std::move(pick.error));
+    if (sampling.bad_row) sequences_->cut(*run.sequence, 0, true);
+    return end_run(run, FinishReason::kCancelled, std::move(sampling.error));
   }
-  if (engine_->is_eog(pick.token)) return end_run(run, FinishReason::kStop, nullptr);
-
-  run.tokens.push_back(pick.token);
-  run.sampler.accept(pick.token);
-  ++counters_.completion_tokens;
-  piece_.clear();
-  engine_->impl().append_piece(pick.token, false, piece_);
-  const bool stopped = run.text.push(piece_);
+  if (engine_->is_eog(sampling.token)) return end_run(run, FinishReason::kStop, nullptr);
   const bool logprobs = run.generation->params.logprobs >= 0;
-  ring_later(
-      run.generation->append(pick.token, run.text.take(), logprobs ? &pick.logprob : nullptr));
-  if (stopped) {
+  append(run, sampling.token, logprobs ? &sampling.logprob : nullptr);
+  if (run.text.stopped() || sampling.finished) {
     end_run(run, FinishReason::kStop, nullptr);
   } else if (run.full()) {
     end_run(run, FinishReason::kLength, nullptr);
   }
+}
+
+void DecodeLoop::append(Run& run, Token token, TokenLogprob* logprob) {
+  run.tokens.push_back(token);
+  run.sampling->sampler.accept(token);
+  ++counters_.completion_tokens;
+  piece_.clear();
+  engine_->impl().append_piece(token, run.generation->shows(token), piece_);
+  run.text.push(piece_);
+  ring_later(run.generation->append(token, run.text.take(), logprob));
 }
 
 // The lane is settled before the generation counts as ended: its end frees the permit.

@@ -52,7 +52,16 @@ bool DecodeLoop::step() {
     mend_contexts();  // first: nobody is to be promised a prefix that is lost
     admit();
     mend_contexts();  // what is admitted to a context that cannot be made ends here
+    take_chosen();
+    ring_mailboxes();  // before the decode, which takes longer
     worked = !runs_.empty();
+    const bool idle =
+        std::all_of(runs_.begin(), runs_.end(), [](const auto& run) { return run->awaiting; });
+    if (idle && wait_for_chosen(Duration::max())) {
+      take_chosen();
+      ring_mailboxes();
+      return true;
+    }
     for (std::int32_t c = 0; c < options_.n_contexts; ++c) step_context(c);
   } catch (const std::exception& e) {
     // Only an allocation of our own can fail here; which run it belonged to is not known.
@@ -189,7 +198,7 @@ void DecodeLoop::step_context(std::int32_t context) {
   }
   for (std::size_t id = 0; id < by_sequence_.size(); ++id) {
     const Run* run = by_sequence_[id];
-    if (run == nullptr) continue;
+    if (run == nullptr || run->awaiting) continue;
     const std::int32_t remaining = run->remaining();
     const std::int32_t to_pause =
         run->pause_at - static_cast<std::int32_t>(run->sequence->tokens.size());
@@ -251,6 +260,7 @@ void DecodeLoop::decode_batch() {
   if (!enter_decode()) return;
   Backend& context = *contexts_[batch_.context];
   const TimePoint begin = clock_->now();
+  step_began_ = std::chrono::steady_clock::now();
   DecodeStatus status = DecodeStatus::kFailed;
   std::string thrown;
   try {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "chat_render.h"
 #include "engine_impl.h"
 #include "llama_engine.h"
 #include "pronk/error.h"
@@ -61,6 +62,16 @@ std::string InferenceEngine::detokenize(const std::vector<Token>& tokens, bool s
     }
   }
   return impl_->detokenize(tokens, special);
+}
+
+std::string InferenceEngine::render_chat(std::string_view messages,
+                                         const ChatParams& params) const {
+  return pronk::render_chat(*this, messages, params).text;
+}
+
+std::vector<Token> InferenceEngine::tokenize_chat(std::string_view messages,
+                                                  const ChatParams& params) const {
+  return pronk::render_chat(*this, messages, params).prompt;
 }
 
 bool InferenceEngine::is_eog(Token token) const { return impl_->is_eog(token); }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,9 @@ class ComputeThreads {
   virtual ~ComputeThreads() = default;
 };
 
+class ChatTemplates;
+class GrammarVocabulary;
+
 class EngineImpl {
  public:
   virtual ~EngineImpl() = default;
@@ -53,6 +57,11 @@ class EngineImpl {
   /// Throws BackendError, InsufficientMemoryError, InvalidArgumentError.
   virtual std::unique_ptr<Backend> make_backend(const BackendOptions& options,
                                                 std::shared_ptr<ComputeThreads> threads) = 0;
+
+  /// What chats and grammars share, made at the first use.
+  std::mutex lazy_mutex;
+  std::shared_ptr<ChatTemplates> chat_templates;                // guarded by lazy_mutex
+  std::shared_ptr<const GrammarVocabulary> grammar_vocabulary;  // guarded by lazy_mutex
 };
 
 }  // namespace pronk::inline v0

@@ -33,6 +33,19 @@ std::optional<std::string> Generation::next() {
   return piece;
 }
 
+StreamStatus Generation::next_delta_for(ChatDelta& delta, std::chrono::nanoseconds timeout,
+                                        std::chrono::nanoseconds slice) {
+  return state_->next_delta_for(delta, timeout, slice);
+}
+
+std::optional<ChatDelta> Generation::next_delta() {
+  ChatDelta delta;
+  if (state_->next_delta_for(delta, Duration::max()) == StreamStatus::kEnd) return std::nullopt;
+  return delta;
+}
+
+bool Generation::is_chat() const noexcept { return state_->is_chat(); }
+
 bool Generation::wait_for(std::chrono::nanoseconds timeout, std::chrono::nanoseconds slice) const {
   return state_->wait_for(timeout, slice);
 }

@@ -1,5 +1,6 @@
 #include "generation_state.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "pronk/error.h"
@@ -24,15 +25,25 @@ TraceResult trace_result(FinishReason reason) {
 }  // namespace
 
 GenerationState::GenerationState(std::vector<Token> prompt_in, const GenerationParams& params_in,
-                                 std::shared_ptr<Clock> clock_in)
+                                 std::shared_ptr<Clock> clock_in, ChatReply reply)
     : prompt(std::move(prompt_in)),
       params(params_in),
       clock(std::move(clock_in)),
-      created(clock->now()) {
+      created(clock->now()),
+      shown_(std::move(reply.shown)),
+      reply_(std::move(reply.stream)) {
+  completion_.is_json = !params.json_schema.empty();
   completion_.usage.prompt_tokens = static_cast<std::int32_t>(prompt.size());
 }
 
 StreamStatus GenerationState::next_for(std::string& piece, Duration timeout, Duration slice) {
+  if (reply_) {
+    const auto take = [&] {
+      piece = reply_->take_content();
+      return !piece.empty();
+    };
+    return next_of_reply(take, timeout, slice);
+  }
   process.check("generation");
   const TimePoint deadline = deadline_after(clock->now(), timeout);
   const RealTime latest = real_time_after(slice);
@@ -47,6 +58,65 @@ StreamStatus GenerationState::next_for(std::string& piece, Duration timeout, Dur
     taken_ = completion_.text.size();
     return StreamStatus::kPiece;
   }
+  return end_of_stream();
+}
+
+StreamStatus GenerationState::next_delta_for(ChatDelta& delta, Duration timeout, Duration slice) {
+  if (!reply_) {
+    throw InvalidArgumentError(
+        "deltas: got a generation of plain text, expected one of a chat, iterate it instead");
+  }
+  const auto take = [&] {
+    delta = reply_->take_delta();
+    return !delta.empty();
+  };
+  return next_of_reply(take, timeout, slice);
+}
+
+// `take` looks for something new with reply_mutex_ held.
+template <class Take>
+StreamStatus GenerationState::next_of_reply(const Take& take, Duration timeout, Duration slice) {
+  process.check("generation");
+  const TimePoint deadline = deadline_after(clock->now(), timeout);
+  const RealTime latest = real_time_after(slice);
+  for (;;) {
+    std::size_t n_read = 0;
+    {
+      const std::lock_guard reading(reply_mutex_);
+      const bool ended = read_reply();
+      if (take()) return StreamStatus::kPiece;
+      if (ended) break;
+      n_read = reply_->n_pushed();
+    }
+    std::unique_lock lock(mutex_);
+    while (completion_.text.size() <= n_read && !done_) {
+      if (timeout == Duration::zero() || clock->now() >= deadline) return StreamStatus::kTimeout;
+      if (std::chrono::steady_clock::now() >= latest) return StreamStatus::kTimeout;
+      clock->wait_until(changed_, lock, deadline, latest);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  return end_of_stream();
+}
+
+// Reads what has come, with reply_mutex_ held. True once all was read.
+bool GenerationState::read_reply() const {
+  std::string text;
+  bool ended = false;
+  FinishReason reason{};
+  {
+    const std::lock_guard lock(mutex_);
+    text = completion_.text.substr(reply_->n_pushed());
+    ended = done_;
+    reason = completion_.finish_reason;
+  }
+  reply_->push(text, ended);
+  if (ended) reply_->finish(reason);
+  return ended;
+}
+
+// How a stream ends of which all was taken. With mutex_ held.
+StreamStatus GenerationState::end_of_stream() const {
   if (error_) std::rethrow_exception(error_);
   if (completion_.finish_reason == FinishReason::kCancelled) {
     throw GenerationCancelled(
@@ -77,13 +147,33 @@ bool GenerationState::done() const {
 
 Completion GenerationState::result() const {
   wait_for(Duration::max());
+  std::unique_lock<std::mutex> reading;
+  if (reply_) {
+    reading = std::unique_lock(reply_mutex_);
+    read_reply();
+  }
   std::lock_guard lock(mutex_);
   if (error_) std::rethrow_exception(error_);
-  return completion_;
+  Completion completion = completion_;
+  if (reply_) {
+    completion.message = reply_->message();
+    completion.text = completion.message->content;
+    completion.finish_reason = reply_->reason();
+  }
+  return completion;
+}
+
+bool GenerationState::shows(Token token) const noexcept {
+  return std::binary_search(shown_.begin(), shown_.end(), token);
 }
 
 std::string GenerationState::text() const {
   process.check("generation");
+  if (reply_) {
+    const std::lock_guard reading(reply_mutex_);
+    read_reply();
+    return reply_->message().content;
+  }
   std::lock_guard lock(mutex_);
   return completion_.text;
 }

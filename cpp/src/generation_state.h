@@ -13,21 +13,29 @@
 #include <vector>
 
 #include "clock.h"
+#include "grammar.h"
 #include "process.h"
 #include "pronk/completion.h"
 #include "pronk/generation.h"
 #include "pronk/mailbox.h"
 #include "pronk/params.h"
+#include "reply_stream.h"
 #include "trace.h"
 
 namespace pronk::inline v0 {
 
 class TicketState;
 
+/// What makes a generation the answer to a chat.
+struct ChatReply {
+  std::vector<Token> shown;  ///< control tokens whose spelling belongs to the text; ascending
+  std::unique_ptr<ReplyStream> stream;
+};
+
 class GenerationState {
  public:
   GenerationState(std::vector<Token> prompt_in, const GenerationParams& params_in,
-                  std::shared_ptr<Clock> clock);
+                  std::shared_ptr<Clock> clock, ChatReply reply = {});
 
   const std::vector<Token> prompt;
   const GenerationParams params;
@@ -37,6 +45,8 @@ class GenerationState {
 
   // --- the consumer's side; any thread
   StreamStatus next_for(std::string& piece, Duration timeout, Duration slice = Duration::max());
+  StreamStatus next_delta_for(ChatDelta& delta, Duration timeout, Duration slice = Duration::max());
+  bool is_chat() const noexcept { return reply_ != nullptr; }
   bool wait_for(Duration timeout, Duration slice = Duration::max()) const;
   Duration age() const { return clock->now() - created; }
   bool done() const;
@@ -52,6 +62,8 @@ class GenerationState {
   /// Set once, before the state is shared.
   std::uint64_t number = 0;
   std::shared_ptr<Trace> trace;
+  /// What the text follows; none: nothing. Set once, before the state is shared; the run takes it.
+  std::unique_ptr<Grammar> grammar;
   /// What cancel() does besides raising the flag: wakes the loop, or leaves the queue. Set once,
   /// before the state is shared.
   std::function<void()> on_cancel;
@@ -59,6 +71,8 @@ class GenerationState {
   void when_ended(std::function<void()> function);
 
   // --- the decode loop's side
+  /// Whether a control token is spelled out in the text.
+  bool shows(Token token) const noexcept;
   /// The first step that works on it begins. `lane` is where, for the trace.
   void started(std::int32_t cached_tokens, std::int32_t lane);
   void prefilled();  ///< the whole prompt is evaluated
@@ -73,8 +87,17 @@ class GenerationState {
   std::shared_ptr<Mailbox> post();
   std::shared_ptr<Mailbox> end(FinishReason reason, std::exception_ptr error);
   void trace_end() const;
+  template <class Take>
+  StreamStatus next_of_reply(const Take& take, Duration timeout, Duration slice);
+  bool read_reply() const;
+  StreamStatus end_of_stream() const;
 
   std::atomic<bool> cancel_requested_{false};
+  const std::vector<Token> shown_;
+
+  // Chats only. Reading takes time, so that the decode thread must not wait for it.
+  mutable std::mutex reply_mutex_;            // taken before mutex_
+  const std::unique_ptr<ReplyStream> reply_;  // what it points to is guarded by reply_mutex_
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

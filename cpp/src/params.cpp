@@ -127,6 +127,9 @@ void validate(const GenerationParams& params, std::int32_t n_vocab) {
     refuse("logprobs", std::to_string(params.logprobs),
            "an integer in [-1, " + std::to_string(kMaxLogprobs) + "]", "use -1 to turn them off");
   }
+  if (!params.grammar.empty() && !params.json_schema.empty()) {
+    refuse("grammar", "one beside a json_schema", "one of the two", "leave the other out");
+  }
   if (params.cache_scope.size() > kMaxScopeBytes) {
     refuse("cache_scope", std::to_string(params.cache_scope.size()) + " bytes",
            "at most " + std::to_string(kMaxScopeBytes), "use a short name");

@@ -77,22 +77,35 @@ PermitState::PermitState(std::shared_ptr<SchedulerState> scheduler, std::uint64_
       held_(std::make_shared<HeldPermit>(scheduler_->gate, owner)) {}
 
 void PermitState::create_pool(const std::function<void()>& look_up) {
-  scheduler_->gate->process.check("permit");
-  if (held_->released()) throw_released();
+  check_held();
   scheduler_->pool(look_up);
 }
 
-Generation PermitState::generate(std::string_view prompt, const GenerationParams& params) {
+void PermitState::check_held() const {
   scheduler_->gate->process.check("permit");
   if (held_->released()) throw_released();
+}
+
+Generation PermitState::generate(std::string_view prompt, const GenerationParams& params) {
+  check_held();
   return generate(scheduler_->tokenize(prompt), params);
 }
 
 Generation PermitState::generate(std::vector<Token> prompt, const GenerationParams& params) {
-  scheduler_->gate->process.check("permit");
-  if (held_->released()) throw_released();
+  check_held();
   const auto loop = scheduler_->pool();
-  auto generation = scheduler_->make_generation(std::move(prompt), params);
+  return run(loop, scheduler_->make_generation(std::move(prompt), params));
+}
+
+Generation PermitState::chat(std::string_view messages, const ChatParams& chat,
+                             const GenerationParams& params) {
+  check_held();
+  const auto loop = scheduler_->pool();
+  return run(loop, scheduler_->make_chat(messages, chat, params));
+}
+
+Generation PermitState::run(const std::shared_ptr<DecodeLoop>& loop,
+                            std::shared_ptr<GenerationState> generation) {
   generation->on_cancel = [weak = std::weak_ptr(loop)] {
     if (const auto alive = weak.lock()) alive->interrupt();
   };
@@ -131,6 +144,12 @@ Generation InferencePermit::generate(std::vector<Token> prompt, const Generation
 void InferencePermit::create_pool(const std::function<void()>& look_up) {
   if (!state_) throw_released();
   state_->create_pool(look_up);
+}
+
+Generation InferencePermit::chat(std::string_view messages, const ChatParams& chat,
+                                 const GenerationParams& params) {
+  if (!state_) throw_released();
+  return state_->chat(messages, chat, params);
 }
 
 void InferencePermit::release() noexcept {

@@ -11,6 +11,7 @@
 
 namespace pronk::inline v0 {
 
+class DecodeLoop;
 class SchedulerState;
 
 /// Gives one permit back to the gate exactly once: after its release, when nothing runs in it any
@@ -47,9 +48,15 @@ class PermitState {
   Generation generate(std::string_view prompt, const GenerationParams& params);
   Generation generate(std::vector<Token> prompt, const GenerationParams& params);
   void create_pool(const std::function<void()>& look_up);
+  Generation chat(std::string_view messages, const ChatParams& chat,
+                  const GenerationParams& params);
   HeldPermit& held() const noexcept { return *held_; }
 
  private:
+  void check_held() const;
+  Generation run(const std::shared_ptr<DecodeLoop>& loop,
+                 std::shared_ptr<GenerationState> generation);
+
   const std::shared_ptr<SchedulerState> scheduler_;
   const std::shared_ptr<HeldPermit> held_;
 };

@@ -9,13 +9,14 @@ Run::Run(std::shared_ptr<GenerationState> generation_in, Sequence* sequence_in, 
     : generation(std::move(generation_in)),
       sequence(sequence_in),
       tokens(generation->prompt),
-      sampler(generation->params.sampling, model.n_vocab, eog),
+      sampling(std::make_shared<LaneSampling>(generation->params, model.n_vocab, eog,
+                                              std::move(generation->grammar))),
       text(generation->params.stop) {
   const auto n_prompt = static_cast<std::int32_t>(tokens.size());
   const std::int32_t room = n_ctx - n_prompt;
   n_limit = n_prompt + std::min(room, generation->params.max_tokens.value_or(room));
   tokens.reserve(static_cast<std::size_t>(n_limit));
-  sampler.accept(std::span<const Token>(tokens));
+  sampling->sampler.accept(std::span<const Token>(tokens));
 }
 
 }  // namespace pronk::inline v0

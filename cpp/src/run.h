@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "generation_state.h"
+#include "lane_sampling.h"
 #include "pronk/engine.h"
-#include "sampler.h"
 #include "sequence_pool.h"
 #include "text_stream.h"
 
@@ -30,7 +30,8 @@ struct Run {
   Sequence* sequence;
   std::vector<Token> tokens;  ///< prompt and completion
   std::int32_t n_limit;       ///< most tokens, by max_tokens and by the context
-  Sampler sampler;
+  std::shared_ptr<LaneSampling> sampling;
+  bool awaiting = false;  ///< its next token is being chosen elsewhere
   TextStream text;
   std::int32_t n_cached = 0;  ///< tokens of the prompt that were not evaluated
   bool prefilled = false;

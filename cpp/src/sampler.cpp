@@ -149,14 +149,18 @@ Token Sampler::sample(std::span<const float> logits, std::int32_t n_top, TokenLo
 
   const Token token = temperature_ > 0 ? draw() : scan_.argmax();
   if (logprobs != nullptr) {
-    const auto bias = std::lower_bound(bias_.begin(), bias_.end(), token,
-                                       [](const auto& b, Token t) { return b.token < t; });
-    float logit = logits[static_cast<std::size_t>(token)];
-    if (bias != bias_.end() && bias->token == token) logit = bounded(logit + bias->logit);
     logprobs->token = token;
-    logprobs->logprob = logprob(logit);
+    logprobs->logprob = logprob(biased(logits, token));
   }
   return token;
+}
+
+float Sampler::biased(std::span<const float> logits, Token token) const {
+  const auto bias = std::lower_bound(bias_.begin(), bias_.end(), token,
+                                     [](const auto& b, Token t) { return b.token < t; });
+  const float logit = logits[static_cast<std::size_t>(token)];
+  if (bias == bias_.end() || bias->token != token) return logit;
+  return bounded(logit + bias->logit);
 }
 
 double Sampler::weigh(float inverse_temperature) {

@@ -116,46 +116,13 @@ Generation InferenceScheduler::generate(std::string_view prompt, const Generatio
 Generation InferenceScheduler::generate(std::vector<Token> prompt, const GenerationParams& params,
                                         std::int32_t priority) {
   check_priority(priority);
-  const auto loop = state_->pool();
-  auto generation = state_->make_generation(std::move(prompt), params);
-  const auto gate = state_->gate;
-  auto ticket = std::make_shared<TicketState>(gate, AcquireOptions{priority, 0});
-  // While it waits it can leave the queue; once granted, the loop has to be told. The gate's mutex
-  // decides which.
-  generation->on_cancel = [weak_loop = std::weak_ptr(loop), weak_ticket = std::weak_ptr(ticket),
-                           weak_generation = std::weak_ptr(generation)] {
-    const auto waiting = weak_ticket.lock();
-    const auto self = weak_generation.lock();
-    if (waiting && self && waiting->gate->cancel(*waiting, false)) {
-      if (const auto mailbox = self->finish(FinishReason::kCancelled)) mailbox->ring();
-    } else if (const auto alive = weak_loop.lock()) {
-      alive->interrupt();
-    }
-  };
-  const auto fail = [](GenerationState& queued, std::exception_ptr error) {
-    if (const auto mailbox = queued.fail(std::move(error))) mailbox->ring();
-  };
-  const auto closed = std::make_exception_ptr(
-      SchedulerClosedError("generate: got a scheduler that was closed, expected it to stay open, "
-                           "create a new one and try again"));
-  // Both run on whatever thread releases a permit or closes the scheduler, so that nothing may
-  // escape.
-  ticket->on_grant = [loop, gate, generation, fail, closed] {
-    try {
-      generation->when_ended([gate] { gate->release(0); });
-    } catch (...) {
-      fail(*generation, std::current_exception());
-      return gate->release(0);
-    }
-    try {
-      if (!loop->submit(generation)) fail(*generation, closed);
-    } catch (...) {
-      fail(*generation, std::current_exception());
-    }
-  };
-  ticket->on_close = [generation, fail, closed] { fail(*generation, closed); };
-  gate->enqueue(ticket);
-  return Generation(std::move(generation), state_);
+  return state_->queue(state_->make_generation(std::move(prompt), params), priority);
+}
+
+Generation InferenceScheduler::chat(std::string_view messages, const ChatParams& chat,
+                                    const GenerationParams& params, std::int32_t priority) {
+  check_priority(priority);
+  return state_->queue(state_->make_chat(messages, chat, params), priority);
 }
 
 void InferenceScheduler::resize(std::int32_t max_concurrent) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "chat_render.h"
 #include "engine_impl.h"
 #include "pool.h"
 #include "pool_plan.h"
@@ -175,7 +176,9 @@ std::vector<Token> SchedulerState::tokenize(std::string_view prompt) {
 }
 
 std::shared_ptr<GenerationState> SchedulerState::make_generation(std::vector<Token> prompt,
-                                                                 const GenerationParams& params) {
+                                                                 const GenerationParams& params,
+                                                                 ChatReply reply,
+                                                                 const GrammarSpec& grammar) {
   const auto loop = pool();
   const ModelInfo& model = engine()->info();
   validate(params, model.n_vocab);
@@ -196,10 +199,83 @@ std::shared_ptr<GenerationState> SchedulerState::make_generation(std::vector<Tok
                                " (n_ctx=" + std::to_string(n_ctx) +
                                " less one for the answer), shorten the prompt or raise n_ctx");
   }
-  auto generation = std::make_shared<GenerationState>(std::move(prompt), params, clock);
+  GrammarSpec spec = grammar;
+  if (spec.gbnf.empty()) {
+    spec.gbnf = params.json_schema.empty() ? params.grammar : grammar_of_schema(params.json_schema);
+  }
+  std::unique_ptr<Grammar> follows;
+  if (!spec.gbnf.empty()) follows = make_grammar(*engine(), spec, reply.shown);
+  auto generation =
+      std::make_shared<GenerationState>(std::move(prompt), params, clock, std::move(reply));
+  generation->grammar = std::move(follows);
   generation->number = n_generations_.fetch_add(1, std::memory_order_relaxed) + 1;
   generation->trace = trace;
   return generation;
+}
+
+std::shared_ptr<GenerationState> SchedulerState::make_chat(std::string_view messages,
+                                                           const ChatParams& chat,
+                                                           const GenerationParams& params) {
+  const auto loop = pool();
+  const auto engine = this->engine();
+  validate(params, engine->info().n_vocab);
+  if (!params.grammar.empty() && !chat.tools.empty()) {
+    throw InvalidArgumentError(
+        "grammar: got one beside tools, expected one of the two, leave the other out");
+  }
+  RenderedChat rendered = render_chat(*engine, messages, chat, params.json_schema);
+  GenerationParams with_stops = params;
+  for (std::string& stop : rendered.stops) {
+    if (!stop.empty()) with_stops.stop.push_back(std::move(stop));
+  }
+  ChatReply reply;
+  reply.shown = std::move(rendered.shown);
+  reply.stream =
+      std::make_unique<ReplyStream>(std::move(rendered.parser), std::move(rendered.tool_names));
+  return make_generation(std::move(rendered.prompt), with_stops, std::move(reply),
+                         rendered.grammar);
+}
+
+Generation SchedulerState::queue(std::shared_ptr<GenerationState> generation,
+                                 std::int32_t priority) {
+  const auto loop = pool();
+  auto ticket = std::make_shared<TicketState>(gate, AcquireOptions{priority, 0});
+  // While it waits it can leave the queue; once granted, the loop has to be told. The gate's mutex
+  // decides which.
+  generation->on_cancel = [weak_loop = std::weak_ptr(loop), weak_ticket = std::weak_ptr(ticket),
+                           weak_generation = std::weak_ptr(generation)] {
+    const auto waiting = weak_ticket.lock();
+    const auto self = weak_generation.lock();
+    if (waiting && self && waiting->gate->cancel(*waiting, false)) {
+      if (const auto mailbox = self->finish(FinishReason::kCancelled)) mailbox->ring();
+    } else if (const auto alive = weak_loop.lock()) {
+      alive->interrupt();
+    }
+  };
+  const auto fail = [](GenerationState& queued, std::exception_ptr error) {
+    if (const auto mailbox = queued.fail(std::move(error))) mailbox->ring();
+  };
+  const auto closed = std::make_exception_ptr(
+      SchedulerClosedError("generate: got a scheduler that was closed, expected it to stay open, "
+                           "create a new one and try again"));
+  // Both run on whatever thread releases a permit or closes the scheduler, so that nothing may
+  // escape.
+  ticket->on_grant = [loop, gate = gate, generation, fail, closed] {
+    try {
+      generation->when_ended([gate = gate] { gate->release(0); });
+    } catch (...) {
+      fail(*generation, std::current_exception());
+      return gate->release(0);
+    }
+    try {
+      if (!loop->submit(generation)) fail(*generation, closed);
+    } catch (...) {
+      fail(*generation, std::current_exception());
+    }
+  };
+  ticket->on_close = [generation, fail, closed] { fail(*generation, closed); };
+  gate->enqueue(ticket);
+  return Generation(std::move(generation), shared_from_this());
 }
 
 void SchedulerState::fill(Statistics& out) const {

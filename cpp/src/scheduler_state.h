@@ -39,7 +39,13 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
 
   /// Checks prompt and parameters and makes a generation of them, not submitted yet.
   std::shared_ptr<GenerationState> make_generation(std::vector<Token> prompt,
-                                                   const GenerationParams& params);
+                                                   const GenerationParams& params,
+                                                   ChatReply reply = {},
+                                                   const GrammarSpec& grammar = {});
+  std::shared_ptr<GenerationState> make_chat(std::string_view messages, const ChatParams& chat,
+                                             const GenerationParams& params);
+  /// Has a generation wait for a permit of its own.
+  Generation queue(std::shared_ptr<GenerationState> generation, std::int32_t priority);
   std::vector<Token> tokenize(std::string_view prompt);
 
   void fill(Statistics& statistics) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "default_template.h"
 #include "pronk/error.h"
 #include "scripted_backend.h"
 
@@ -27,7 +28,7 @@ ScriptedEngine::ScriptedEngine(const testing::ScriptedOptions& options,
   info_.eos = language_->eos();
   info_.eot = language_->eot();
   info_.add_bos = options.add_bos;
-  info_.chat_template = options.chat_template;
+  info_.chat_template = options.chat_template.value_or(kChatMlWithTools);
   info_.metadata = {{"general.architecture", "scripted"}};
   eog_tokens_ = {info_.eos, info_.eot};
 }

@@ -20,7 +20,9 @@ from pronk import _exit as _exit
 from pronk import _logging as _logging
 from pronk._core import (
     Acquisition,
+    ChatDelta,
     Completion,
+    Deltas,
     Device,
     Generation,
     InferenceEngine,
@@ -29,6 +31,7 @@ from pronk._core import (
     Statistics,
     Timings,
     TokenLogprob,
+    ToolCallDelta,
     Usage,
     devices,
 )
@@ -61,9 +64,11 @@ __all__ = [
     "AcquireTimeout",
     "Acquisition",
     "BackendError",
+    "ChatDelta",
     "Completion",
     "ContextOverflowError",
     "DeadlockError",
+    "Deltas",
     "Device",
     "Error",
     "ForkedProcessError",
@@ -87,6 +92,7 @@ __all__ = [
     "Statistics",
     "Timings",
     "TokenLogprob",
+    "ToolCallDelta",
     "Usage",
     "__version__",
     "default_model",

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, ref
 
 from pronk import _asyncio
-from pronk._core import listen, queue, take
+from pronk._core import listen, queue, take, take_delta
 from pronk._errors import DeadlockError, Error
 
 if TYPE_CHECKING:
-    from pronk._core import Acquisition, Completion, Generation, InferencePermit
+    from pronk._core import Acquisition, ChatDelta, Completion, Generation, InferencePermit
     from pronk._hub import Hub, Signal
 
 
@@ -108,6 +108,16 @@ async def next_piece(generation: Generation) -> str:
         piece = take(generation)
         if piece is not None:
             return piece
+
+
+async def next_delta(generation: Generation) -> ChatDelta:
+    """Wait for the next delta of a chat; raises StopAsyncIteration at its end."""
+    waiter = _waiter_for(generation)
+    while True:
+        await waiter.wait()
+        delta = take_delta(generation)
+        if delta is not None:
+            return delta
 
 
 async def wait_for_result(generation: Generation) -> Completion:

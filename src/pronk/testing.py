@@ -16,7 +16,7 @@ Example:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pronk._core import ManualClock
 from pronk._core import ScriptedModel as _ScriptedModel
@@ -134,7 +134,8 @@ class ScriptedModel:
         n_ctx_train: Context of the model in tokens.
         add_bos: Put ``<bos>`` before a tokenized text.
         seed: Another seed is another model: other answers to the same prompts.
-        chat_template: As reported by the engine.
+        chat_template: Jinja text; None is ChatML, with the tools in the system message and calls
+            written as ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``.
         clock: Delays advance this clock instead of taking real time.
 
     Raises:
@@ -157,7 +158,7 @@ class ScriptedModel:
         n_ctx_train: int = 4096,
         add_bos: bool = False,
         seed: int = 0,
-        chat_template: str = "",
+        chat_template: str | None = None,
         clock: ManualClock | None = None,
     ) -> None:
         self._core = _ScriptedModel(
@@ -191,6 +192,27 @@ class ScriptedModel:
             >>> model.script("Name a colour", "blue")
         """
         self._core.script(prompt, completion)
+
+    def script_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        reply: str | bytes | Sequence[int],
+        **chat_options: Any,
+    ) -> None:
+        """Have greedy decoding say ``reply`` to exactly these ``messages``, then ``<eos>``.
+
+        Args:
+            messages: As for ``chat()``.
+            reply: What the model says, in the format of its template, or token ids.
+            **chat_options: ``tools``, ``tool_choice`` and the like, as the chat will have them.
+
+        Raises:
+            pronk.InvalidArgumentError: As ``engine.tokenize_chat()`` does.
+
+        Example:
+            >>> model.script_chat([{"role": "user", "content": "1 + 1?"}], "2")
+        """
+        self.script(self.engine.tokenize_chat(messages, **chat_options), reply)
 
     def expected(self, prompt: str | Sequence[int], n: int) -> list[int]:
         """Return the token ids that greedy decoding gives after ``prompt``.

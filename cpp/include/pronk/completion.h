@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "pronk/chat.h"
 #include "pronk/params.h"
 
 namespace pronk::inline v0 {
@@ -33,12 +35,14 @@ struct TokenLogprob {
 };
 
 struct Completion {
-  std::string text;
+  std::string text;  ///< of a chat, the message's content
   std::vector<Token> tokens;
   FinishReason finish_reason = FinishReason::kStop;
   Usage usage;
   Timings timings;
   std::vector<TokenLogprob> logprobs;
+  std::optional<ChatMessage> message;  ///< of a chat
+  bool is_json = false;                ///< a JSON schema was asked for
 };
 
 }  // namespace pronk::inline v0

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pronk/api.h"
+#include "pronk/chat.h"
 #include "pronk/params.h"
 
 namespace pronk::inline v0 {
@@ -87,6 +88,11 @@ class PRONK_API InferenceEngine : public std::enable_shared_from_this<InferenceE
   /// Token ids to bytes, which need not be whole UTF-8. `special` spells out control tokens.
   /// Throws InvalidArgumentError on an id outside [0, n_vocab).
   std::string detokenize(const std::vector<Token>& tokens, bool special = false) const;
+
+  /// The prompt of a chat, as text and as tokens; see InferencePermit::chat(). What looks like a
+  /// control token in a message stays text in the tokens, which the text does not show.
+  std::string render_chat(std::string_view messages, const ChatParams& params = {}) const;
+  std::vector<Token> tokenize_chat(std::string_view messages, const ChatParams& params = {}) const;
 
   bool is_eog(Token token) const;
 

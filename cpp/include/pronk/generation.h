@@ -7,6 +7,7 @@
 #include <string>
 
 #include "pronk/api.h"
+#include "pronk/chat.h"
 #include "pronk/completion.h"
 #include "pronk/mailbox.h"
 
@@ -38,6 +39,14 @@ class PRONK_API Generation {
                         std::chrono::nanoseconds slice = std::chrono::nanoseconds::max());
   /// Waits for the next text; none at the end.
   std::optional<std::string> next();
+  /// The same for a chat: all that came to the message since the last call, not its content alone.
+  /// Throws InvalidArgumentError for what is no chat.
+  StreamStatus next_delta_for(ChatDelta& delta, std::chrono::nanoseconds timeout,
+                              std::chrono::nanoseconds slice = std::chrono::nanoseconds::max());
+  std::optional<ChatDelta> next_delta();
+  /// Whether it answers a chat. Its text is then the content of the message, which is read out of
+  /// what the model says on the thread that asks for it: a matter of microseconds to milliseconds.
+  bool is_chat() const noexcept;
 
   /// True once the generation has ended, whatever way.
   bool wait_for(std::chrono::nanoseconds timeout,

@@ -39,6 +39,8 @@ struct GenerationParams {
   std::int32_t logprobs =
       -1;                   ///< alternatives reported per token, 0 for the chosen one alone, -1 off
   bool cache = true;        ///< reuse known prefixes and leave this one for others
+  std::string grammar;      ///< GBNF that the text follows, beginning with "root"; empty for none
+  std::string json_schema;  ///< JSON text of a schema that the text follows; empty for none
   std::string cache_scope;  ///< prefixes are only shared inside one scope; at most 4096 bytes
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pronk/api.h"
+#include "pronk/chat.h"
 #include "pronk/generation.h"
 #include "pronk/params.h"
 
@@ -29,6 +30,11 @@ class PRONK_API InferencePermit {
   Generation generate(std::string_view prompt, const GenerationParams& params = {});
   /// The same for token ids, taken as they are: no BOS is added.
   Generation generate(std::vector<Token> prompt, const GenerationParams& params = {});
+  /// Starts the answer to a chat: `messages` is a JSON array in the form of OpenAI's chat
+  /// completions. Renders on the calling thread, a matter of milliseconds. Throws as generate()
+  /// does.
+  Generation chat(std::string_view messages, const ChatParams& chat = {},
+                  const GenerationParams& params = {});
 
   /// Creates the lanes of its scheduler, which generate() would do, unless they exist; see
   /// InferenceScheduler::create_pool().

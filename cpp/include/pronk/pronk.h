@@ -2,6 +2,7 @@
 #pragma once
 
 #include "pronk/build_info.h"
+#include "pronk/chat.h"
 #include "pronk/completion.h"
 #include "pronk/engine.h"
 #include "pronk/error.h"

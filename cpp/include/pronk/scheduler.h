@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "pronk/api.h"
+#include "pronk/chat.h"
 #include "pronk/engine.h"
 #include "pronk/generation.h"
 #include "pronk/mailbox.h"
@@ -137,6 +138,9 @@ class PRONK_API InferenceScheduler {
                       std::int32_t priority = 0);
   Generation generate(std::vector<Token> prompt, const GenerationParams& params = {},
                       std::int32_t priority = 0);
+  /// The same for a chat; see InferencePermit::chat().
+  Generation chat(std::string_view messages, const ChatParams& chat = {},
+                  const GenerationParams& params = {}, std::int32_t priority = 0);
 
   /// Changes the number of permits. Shrinking takes effect as permits come back. Not above the
   /// lanes of a pool.

@@ -55,8 +55,10 @@ struct ScriptedOptions {
   std::int32_t n_swa = 0;  ///< tokens in the window; kSlidingWindow only, and needed there
   std::int32_t n_ctx_train = 4096;
   bool add_bos = false;
-  std::uint64_t seed = 0;     ///< another seed is another model: other answers to the same prompts
-  std::string chat_template;  ///< reported by the engine
+  std::uint64_t seed = 0;  ///< another seed is another model: other answers to the same prompts
+  /// Jinja; none is ChatML, with tools in the system message and calls as
+  /// <tool_call>{"name": ..., "arguments": {...}}</tool_call>. An empty one is no template.
+  std::optional<std::string> chat_template;
   std::optional<ManualClock> clock;  ///< delays advance it instead of sleeping
 };
 
