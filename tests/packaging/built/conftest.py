@@ -11,11 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from built.installation import PROJECT, Environment, run
+from built.installation import BUILD_SECONDS, PROJECT, Environment, run
 
 # The interpreter of this environment, with its cmake and ninja.
 BUILD = [sys.executable, "-m", "build", "--no-isolation"]
 BUILD_PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep these tests out of a plain run, and allow for the compiler's time."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.packaging)
+            item.add_marker(pytest.mark.timeout(BUILD_SECONDS + 300))
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +69,21 @@ def _without_network() -> list[str]:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An environment with the wheel, pytest, and what other projects build with."""
     environment = Environment.create(tmp_path_factory.mktemp("installed") / "venv")
-    tools = ["cmake", "ninja", "scikit-build-core", "gguf", "numpy", "pytest", "pytest-timeout"]
+    tools = ["cmake", "ninja", "scikit-build-core", "numpy", "pytest", "pytest-timeout"]
     # Not pronk's release of nanobind: see tests/downstream/pyproject.toml.
     environment.install(wheel, "nanobind==3.0.1", *tools)
     return environment
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random model."""
+    code = """
+import pathlib, sys
+from tiny_models import tiny_model
+print(tiny_model("plain", pathlib.Path(sys.argv[1])))
+"""
+    directory = tmp_path_factory.mktemp("model")
+    search = {"PYTHONPATH": str(PROJECT / "tests/python")}
+    said = run(sys.executable, "-c", code, directory, cwd=directory, **search)
+    return Path(said.splitlines()[-1])

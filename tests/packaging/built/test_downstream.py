@@ -5,11 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
-
 from built.installation import PROJECT, Environment
-
-pytestmark = pytest.mark.packaging
 
 
 def install_project(environment: Environment, source: Path, copy: Path) -> None:

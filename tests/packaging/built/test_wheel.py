@@ -17,8 +17,6 @@ from elftools.elf.elffile import ELFFile
 
 from built.installation import PROJECT, run
 
-pytestmark = pytest.mark.packaging
-
 HEADER = (PROJECT / "cpp/include/pronk/version.h").read_text(encoding="utf-8")
 VERSION = re.findall(r'PRONK_VERSION "(.+)"', HEADER)[0]
 ABI = VERSION.rpartition(".")[0]
