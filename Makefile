@@ -39,7 +39,7 @@ sources := CMakeLists.txt pyproject.toml vendor/llama.cpp.pin \
   $(shell find cpp/* src $(tidy) -print 2>/dev/null)
 comma := ,
 core := build/core$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
-cpp_files = $(shell find cpp tests -name '*.h' -o -name '*.cpp')
+cpp_files = $(shell find cpp tests examples -name "*.h" -o -name "*.cpp")
 
 .PHONY: help demo test test-packaging cpp lint style types format bench install vendor clean FORCE
 
