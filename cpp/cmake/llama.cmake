@@ -34,6 +34,7 @@ set(GGML_CUDA_NCCL OFF CACHE BOOL "" FORCE) # one process drives its GPUs withou
 option(GGML_OPENMP "ggml: use OpenMP instead of pronk's shared thread pool" OFF)
 option(GGML_METAL_EMBED_LIBRARY "ggml: embed the Metal shaders" ON)
 
+include(${CMAKE_CURRENT_LIST_DIR}/cuda.cmake)
 set(CMAKE_CXX_STANDARD 17)
 add_subdirectory(${PRONK_LLAMA_DIR} ${PROJECT_BINARY_DIR}/llama.cpp EXCLUDE_FROM_ALL SYSTEM)
 unset(CMAKE_CXX_STANDARD)
