@@ -10,8 +10,10 @@
 
 namespace pronk::inline v0 {
 
+/// kStop: the model ended it, or a stop string. kLength: max_tokens, or the end of the context.
 enum class FinishReason : int { kStop = 0, kLength, kToolCalls, kCancelled };
 
+/// Tokens of one completion.
 struct Usage {
   std::int32_t prompt_tokens = 0;      ///< all tokens of the prompt
   std::int32_t cached_tokens = 0;      ///< of these, not evaluated: reused from a known prefix
@@ -26,19 +28,21 @@ struct Timings {
   double decode = 0;       ///< from the first token to the last
 };
 
+/// How likely a sampled token was.
 struct TokenLogprob {
   Token token = 0;
   float logprob = 0;  ///< natural logarithm of the probability before sampling, after logit bias
   std::vector<std::pair<Token, float>> top;  ///< most likely first
 };
 
+/// What a generation produced.
 struct Completion {
-  std::string text;
-  std::vector<Token> tokens;
+  std::string text;           ///< whole UTF-8, up to a stop string if one was met
+  std::vector<Token> tokens;  ///< as sampled
   FinishReason finish_reason = FinishReason::kStop;
   Usage usage;
   Timings timings;
-  std::vector<TokenLogprob> logprobs;
+  std::vector<TokenLogprob> logprobs;  ///< one per token; empty where none were asked for
 };
 
 }  // namespace pronk::inline v0
