@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,4 +111,5 @@ with pronk.InferenceScheduler(1, engine=engine) as scheduler:
         print(text + scheduler.generate(text, max_tokens=32, temperature=0).result().text)
 """
     assert said == installed.run("python", "-c", code, model, *TEXTS)
-    assert "libpython" not in subprocess.check_output(["ldd", program], text=True)
+    needed = ["otool", "-L"] if sys.platform == "darwin" else ["ldd"]
+    assert "libpython" not in subprocess.check_output([*needed, program], text=True)

@@ -20,7 +20,8 @@ from built.installation import PROJECT, run
 HEADER = (PROJECT / "cpp/include/pronk/version.h").read_text(encoding="utf-8")
 VERSION = re.findall(r'PRONK_VERSION "(.+)"', HEADER)[0]
 ABI = VERSION.rpartition(".")[0]
-LIBRARY = f"pronk/lib/libpronk.so.{ABI}"
+NAME = f"libpronk.{ABI}.dylib" if sys.platform == "darwin" else f"libpronk.so.{ABI}"
+LIBRARY = f"pronk/lib/{NAME}"
 EXTENSION = "pronk/_core.abi3.so"
 needs_elf = pytest.mark.skipif(sys.platform != "linux", reason="reads ELF files")
 
@@ -96,16 +97,16 @@ def dynamic(file: ELFFile, tag: str) -> list[str]:
 
 @needs_elf
 def test_how_the_libraries_find_each_other(archive: zipfile.ZipFile) -> None:
-    assert dynamic(elf(archive, LIBRARY), "DT_SONAME") == [f"libpronk.so.{ABI}"]
+    assert dynamic(elf(archive, LIBRARY), "DT_SONAME") == [NAME]
     extension = elf(archive, EXTENSION)
-    assert f"libpronk.so.{ABI}" in dynamic(extension, "DT_NEEDED")
+    assert NAME in dynamic(extension, "DT_NEEDED")
     assert dynamic(extension, "DT_RUNPATH") == ["$ORIGIN/lib"]
     # Nothing of llama.cpp and no OpenMP runtime, which another package may bring too.
     system = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0"}
     loader = {"libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
     for file in (LIBRARY, EXTENSION):
         needed = set(dynamic(elf(archive, file), "DT_NEEDED"))
-        assert needed <= system | loader | {f"libpronk.so.{ABI}"}, file
+        assert needed <= system | loader | {NAME}, file
 
 
 @needs_elf
