@@ -39,13 +39,15 @@ sources := CMakeLists.txt pyproject.toml vendor/llama.cpp.pin \
   $(shell find cpp/* src $(tidy) -print 2>/dev/null)
 comma := ,
 core := build/core$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
-cpp_files = $(shell find cpp tests -name '*.h' -o -name '*.cpp')
+cpp_files = $(shell find cpp tests examples -name "*.h" -o -name "*.cpp")
 
-.PHONY: help demo test cpp lint style types format bench install vendor clean FORCE
+.PHONY: help demo test test-packaging cpp lint style types format bench install vendor clean FORCE
 
 help:
 	@echo 'make demo      set up, build, fetch the model, run agents on it'
 	@echo 'make test      set up, build, run the tests'
+	@echo 'make test-packaging'
+	@echo '               build and test the distributions, and projects that embed pronk'
 	@echo 'make cpp       build and run the C++ tests of the core, see SANITIZE'
 	@echo 'make lint      check style and types (make style: what needs no build)'
 	@echo 'make format    put the style right'
@@ -58,6 +60,9 @@ demo: install
 
 test: install $(done)/test $(done)/programs
 	$(py) -m pytest $(ARGS)
+
+test-packaging: install $(done)/packaging
+	$(py) -m pytest -m packaging tests/packaging/built $(ARGS)
 
 # The core by itself, without llama.cpp, Python or a model: quick to build, also with a sanitizer.
 cpp: $(done)/build
@@ -107,7 +112,7 @@ $(venv):
 	$(py) -m pip install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
-$(done)/build $(done)/test $(done)/bench $(done)/lint: $(done)/%: pyproject.toml | $(venv)
+$(addprefix $(done)/,build test packaging bench lint): $(done)/%: pyproject.toml | $(venv)
 	$(py) -m pip install --quiet --group $*
 	@touch $@
 

@@ -92,7 +92,9 @@ void bind_acquisition(nb::module_& m) {
   nb::class_<Acquisition>(
       m, "Acquisition", nb::type_slots(slots), nb::pooled(),
       "A permit to come: await it for the permit, or use it in ``async with``, which "
-      "also gives the permit back. Once.")
+      "also gives the permit back. Once.\n\n"
+      "Example:\n"
+      "    >>> permit = await scheduler.acquire_async()")
       .def("__await__", &await,
            nb::sig("def __await__(self) -> collections.abc.Generator[typing.Any, typing.Any, "
                    "InferencePermit]"))

@@ -28,7 +28,12 @@ const char* name_of(FinishReason reason) {
 }
 
 void bind_usage(nb::module_& m) {
-  nb::class_<Usage> cls(m, "Usage", "Tokens of one completion.");
+  nb::class_<Usage> cls(
+      m, "Usage",
+      "Tokens of one completion.\n\n"
+      "Example:\n"
+      "    >>> usage = permit.generate('Once upon', max_tokens=8).result().usage\n"
+      "    >>> evaluated = usage.prompt_tokens - usage.cached_tokens");
   cls.def_ro("prompt_tokens", &Usage::prompt_tokens, "All tokens of the prompt.")
       .def_ro("cached_tokens", &Usage::cached_tokens,
               "Of these, not evaluated: reused from a known prefix.")
@@ -38,7 +43,11 @@ void bind_usage(nb::module_& m) {
 }
 
 void bind_timings(nb::module_& m) {
-  nb::class_<Timings> cls(m, "Timings", "How long one completion took, in seconds.");
+  nb::class_<Timings> cls(m, "Timings",
+                          "How long one completion took, in seconds.\n\n"
+                          "Example:\n"
+                          "    >>> done = permit.generate('Once upon', max_tokens=8).result()\n"
+                          "    >>> per_token = done.timings.decode / len(done.tokens)");
   cls.def_ro("queued", &Timings::queued, "From the call to the first step that worked on it.")
       .def_ro("prefill", &Timings::prefill, "From there to the end of the prompt.")
       .def_ro("first_token", &Timings::first_token, "From the call to the first token.")
@@ -47,7 +56,12 @@ void bind_timings(nb::module_& m) {
 }
 
 void bind_token_logprob(nb::module_& m) {
-  nb::class_<TokenLogprob> cls(m, "TokenLogprob", "How likely a sampled token was.");
+  nb::class_<TokenLogprob> cls(
+      m, "TokenLogprob",
+      "How likely a sampled token was.\n\n"
+      "Example:\n"
+      "    >>> done = permit.generate('Once upon', max_tokens=8, logprobs=2).result()\n"
+      "    >>> [math.exp(token.logprob) for token in done.logprobs]");
   cls.def_ro("token", &TokenLogprob::token, "Id of the token.")
       .def_ro("logprob", &TokenLogprob::logprob,
               "Natural logarithm of its probability before sampling, after logit bias.")

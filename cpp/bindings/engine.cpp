@@ -180,7 +180,10 @@ const char* name_of(MemoryKind kind) {
 }
 
 void bind_device(nb::module_& m) {
-  nb::class_<Device> cls(m, "Device", "Something that computes.");
+  nb::class_<Device> cls(m, "Device",
+                         "Something that computes.\n\n"
+                         "Example:\n"
+                         "    >>> {device.name: device.memory_free for device in pronk.devices()}");
   cls.def_prop_ro(
          "name", [](const Device& self) { return text(self.name); },
          nb::sig("def name(self) -> str"), "'CPU', 'CUDA0', 'Metal', ...")
@@ -228,7 +231,11 @@ void bind_engine(nb::module_& m) {
   nb::class_<E>(m, "InferenceEngine", nb::is_weak_referenceable(),
                 "A loaded model: weights, vocabulary, chat template. Immutable, may be shared by "
                 "schedulers and\n"
-                "used from any thread. Schedulers keep it alive.")
+                "used from any thread. Schedulers keep it alive.\n\n"
+                "Example:\n"
+                "    >>> engine = pronk.InferenceEngine.load(pronk.default_model())\n"
+                "    >>> engine.detokenize(engine.tokenize('Once upon a time'))\n"
+                "    'Once upon a time'")
       .def_static(
           "load", &load, unchecked("path"), nb::kw_only(), unchecked("n_gpu_layers") = "auto",
           unchecked("use_mmap") = true, unchecked("use_mlock") = false,

@@ -304,9 +304,13 @@ void bind_scheduler(nb::module_& m) {
       .def(
           "resize", [](Scheduler& self, nb::handle n) { self.resize(to_max_concurrent(n)); },
           unchecked("max_concurrent"), nb::sig("def resize(self, max_concurrent: int) -> None"),
-          "Change the number of permits. Fewer take effect as permits come back; no more than the "
+          "Change the number of permits.\n\n"
+          "Args:\n"
+          "    max_concurrent: Permits that may be held at once, in [1, 4096], and no more than a "
           "pool has\n"
-          "lanes.")
+          "        lanes. Fewer take effect as permits come back.\n\n"
+          "Raises:\n"
+          "    pronk.InvalidArgumentError: The number is out of range.")
       .def("close", &close, nb::kw_only(), unchecked("drain") = false,
            unchecked("timeout") = nb::none(),
            nb::sig("def close(self, *, drain: bool = False, timeout: float | None = None) -> bool"),

@@ -34,9 +34,13 @@ set(GGML_CUDA_NCCL OFF CACHE BOOL "" FORCE) # one process drives its GPUs withou
 option(GGML_OPENMP "ggml: use OpenMP instead of pronk's shared thread pool" OFF)
 option(GGML_METAL_EMBED_LIBRARY "ggml: embed the Metal shaders" ON)
 
+include(${CMAKE_CURRENT_LIST_DIR}/cuda.cmake)
 set(CMAKE_CXX_STANDARD 17)
 add_subdirectory(${PRONK_LLAMA_DIR} ${PROJECT_BINARY_DIR}/llama.cpp EXCLUDE_FROM_ALL SYSTEM)
 unset(CMAKE_CXX_STANDARD)
+# Relative paths in the files that bundle sources, so that clones share the compiled ones too. CMake before 4.0 ignores
+# it.
+set_target_properties(llama PROPERTIES UNITY_BUILD_RELOCATABLE ON)
 
 # GCC's _tile_loadconfig tells the optimiser about 8 of the 64 bytes that it reads, so that the stores before it are
 # dropped and the first quantised matrix product on a CPU with AMX ends in SIGILL (seen with GCC 12.2).

@@ -7,6 +7,9 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/pronkConfig.cmake.in
   INSTALL_DESTINATION ${pronk_cmake_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/pronkConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/pronkConfig.cmake ${PROJECT_BINARY_DIR}/pronkConfigVersion.cmake
+install(FILES
+  ${PROJECT_BINARY_DIR}/pronkConfig.cmake
+  ${PROJECT_BINARY_DIR}/pronkConfigVersion.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/pronkExtension.cmake
   DESTINATION ${pronk_cmake_dir})
 install(EXPORT pronkTargets NAMESPACE pronk:: DESTINATION ${pronk_cmake_dir})

@@ -48,19 +48,27 @@ bool same_device(ggml_backend_dev_t a, ggml_backend_dev_t b) {
          std::strcmp(x.device_id, y.device_id) == 0;
 }
 
+/// Starts llama.cpp and its backends. Returns what they complained of: a backend that finds no
+/// device says why here, and nowhere else.
+std::string start() {
+  install_log_hook();
+#if !defined(_WIN32)
+  ggml_set_abort_callback(on_abort);
+#endif
+  const LogCapture log;
+  llama_backend_init();
+  ggml_backend_dev_count();  // the first use of the backends
+  return log.reason();
+}
+
+const std::string& complaints() {
+  static const std::string text = start();
+  return text;
+}
+
 }  // namespace
 
-void init_llama() {
-  static const bool done = [] {
-    install_log_hook();
-#if !defined(_WIN32)
-    ggml_set_abort_callback(on_abort);
-#endif
-    llama_backend_init();
-    return true;
-  }();
-  (void)done;
-}
+void init_llama() { complaints(); }
 
 std::vector<ggml_backend_dev_t> usable_gpus() {
   init_llama();
@@ -96,7 +104,7 @@ std::string no_gpu_reason() {
            "GGML_METAL=ON), or use "
            "n_gpu_layers 0";
   }
-  return names + " found no device, check the driver, or use n_gpu_layers 0";
+  return names + " found no device (" + complaints() + "), check the driver, or use n_gpu_layers 0";
 }
 
 Device describe_device(ggml_backend_dev_t device) {

@@ -60,7 +60,11 @@ FaultKind = Literal[
 
 
 class SequenceKey(NamedTuple):
-    """Names a sequence."""
+    """Names a sequence.
+
+    Example:
+        >>> tokens = model.sequences[SequenceKey(context=0, seq=1)]
+    """
 
     context: int
     """Which context, in order of creation, from 0."""
@@ -69,30 +73,50 @@ class SequenceKey(NamedTuple):
 
 
 class BatchItem(NamedTuple):
-    """One token of a batch."""
+    """One token of a batch.
+
+    Example:
+        >>> tokens = [item.token for item in model.batches[0].items if item.seq == 0]
+    """
 
     token: int
+    """Its id."""
     pos: int
+    """Its place in the sequence, from 0."""
     seq: int
+    """Which sequence of the context."""
     output: bool
     """Whether logits were asked for."""
 
 
 class RecordedBatch(NamedTuple):
-    """One call of decode."""
+    """One call of decode.
+
+    Example:
+        >>> model.record()
+        >>> scheduler.generate("Hello", max_tokens=2).result()
+        >>> sizes = [len(batch.items) for batch in model.batches]
+    """
 
     context: int
     """Which context, in order of creation, from 0."""
     call: int
     """Number of the decode, over all contexts, from 1."""
     items: tuple[BatchItem, ...]
+    """Its tokens, in order."""
     result: str
     """'ok', 'no_slot', 'aborted', 'invalid_batch', 'no_memory', 'failed' or 'exception'."""
 
 
 @dataclass(frozen=True)
 class Counters:
-    """What was done to a scripted model so far."""
+    """What was done to a scripted model so far.
+
+    Example:
+        >>> before = model.counters.items
+        >>> scheduler.generate("Hello", max_tokens=1).result()
+        >>> evaluated = model.counters.items - before
+    """
 
     decode_calls: int
     """Decodes begun; one held at its entry not yet."""
@@ -224,7 +248,7 @@ class ScriptedModel:
         return self._core.expected(prompt, n)
 
     def expected_text(self, prompt: str | Sequence[int], n: int) -> str:
-        """Return the text of :meth:`expected`."""
+        """Return the text of :meth:`expected`, which takes the same ``prompt`` and ``n``."""
         return self.engine.detokenize(self.expected(prompt, n))
 
     # How it fails.
@@ -314,7 +338,12 @@ class ScriptedModel:
         return self._core.wait_decodes(count, timeout)
 
     def set_delay(self, per_decode: float, per_token: float = 0.0) -> None:
-        """Have every decode take a time in seconds: real, or on the clock of the model."""
+        """Have every decode take time: real, or on the clock of the model.
+
+        Args:
+            per_decode: Seconds for each decode.
+            per_token: Seconds more for each token in it.
+        """
         self._core.set_delay(per_decode, per_token)
 
     # What was done to it.
@@ -332,7 +361,7 @@ class ScriptedModel:
         return self._core.violations()
 
     def record(self, on: bool = True) -> None:
-        """Start or stop keeping every batch for :attr:`batches`."""
+        """Start keeping every batch for :attr:`batches`, or stop where ``on`` is False."""
         self._core.record(on)
 
     @property

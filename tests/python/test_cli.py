@@ -85,6 +85,16 @@ def test_version() -> None:
     assert run("--version").stdout == f"pronk {pronk.__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("option", "file"),
+    [("--include-dir", "pronk/pronk.h"), ("--cmake-dir", "pronkConfig.cmake")],
+)
+def test_directories_for_cpp_projects(option: str, file: str) -> None:
+    directory, end = run(option).stdout.split("\n")
+    assert Path(directory, file).is_file()
+    assert end == ""
+
+
 def test_info_for_people() -> None:
     done = run("info")
 

@@ -9,6 +9,7 @@
 
 namespace pronk::inline v0 {
 
+/// Where this library comes from.
 struct BuildInfo {
   std::string version;           ///< of pronk
   std::string llama_cpp_commit;  ///< 40 hexadecimal digits
@@ -20,6 +21,7 @@ struct BuildInfo {
   std::map<std::string, std::string> flags;  ///< build options, "ON" or "OFF"
 };
 
+/// Valid for the life of the process. From any thread.
 PRONK_API const BuildInfo& build_info();
 
 }  // namespace pronk::inline v0

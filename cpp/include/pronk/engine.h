@@ -18,11 +18,12 @@ namespace pronk::inline v0 {
 
 class EngineImpl;
 
+/// How a model is loaded.
 struct LoadOptions {
   std::optional<std::int32_t>
-      n_gpu_layers;  ///< layers on the GPU, -1 for all; none is "auto": all if there is a GPU
-  bool use_mmap = true;
-  bool use_mlock = false;
+      n_gpu_layers;        ///< layers on the GPU, -1 for all; none is "auto": all if there is a GPU
+  bool use_mmap = true;    ///< map the file instead of reading it
+  bool use_mlock = false;  ///< keep the weights in RAM
   bool check_tensors = false;  ///< validate the tensor data while loading: slower
   bool vocab_only = false;     ///< tokenize only
   /// Called on the loading thread with the fraction done, 0 to 1. Returning false cancels the load
@@ -30,6 +31,7 @@ struct LoadOptions {
   std::function<bool(float)> progress;
 };
 
+/// Something that computes.
 struct Device {
   std::string name;                ///< "CPU", "CUDA0", "Metal"
   std::string description;         ///< as the driver reports it
@@ -41,40 +43,47 @@ struct Device {
 /// What the memory of a model allows: which prefixes can be reused and how.
 enum class MemoryKind : int { kNone = 0, kPlain, kSlidingWindow, kRecurrent, kHybrid };
 
+/// What a model says of itself.
 struct ModelInfo {
   std::string path;
   std::string architecture;      ///< general.architecture
   std::string description;       ///< architecture, size and quantisation in words
   std::uint64_t size_bytes = 0;  ///< of all tensors
   std::uint64_t n_params = 0;
-  std::int32_t n_vocab = 0;
-  std::int32_t n_ctx_train = 0;
-  std::int32_t n_embd = 0;
-  std::int32_t n_layer = 0;
-  std::int32_t n_head = 0;
-  std::int32_t n_head_kv = 0;
+  std::int32_t n_vocab = 0;       ///< token ids are in [0, n_vocab)
+  std::int32_t n_ctx_train = 0;   ///< tokens of context that it was trained on
+  std::int32_t n_embd = 0;        ///< width
+  std::int32_t n_layer = 0;       ///< layers in all
+  std::int32_t n_head = 0;        ///< attention heads
+  std::int32_t n_head_kv = 0;     ///< key/value heads
   std::int32_t n_gpu_layers = 0;  ///< really placed on a GPU
   std::int32_t n_swa = 0;         ///< sliding window in tokens, 0 for none
   MemoryKind memory_kind = MemoryKind::kPlain;
-  Token bos = -1, eos = -1, eot = -1;  ///< -1 where the vocabulary has none
-  bool add_bos = false;
-  bool has_encoder = false;
+  Token bos = -1, eos = -1, eot = -1;           ///< -1 where the vocabulary has none
+  bool add_bos = false;                         ///< prompts begin with BOS
+  bool has_encoder = false;                     ///< such models are refused by a pool
   std::string chat_template;                    ///< empty where the model has none
   std::map<std::string, std::string> metadata;  ///< all GGUF key/value pairs, as text
 };
 
+/// A loaded model, shared by its schedulers: they keep it alive. All functions may be called from
+/// any thread, at the same time too.
 class PRONK_API InferenceEngine : public std::enable_shared_from_this<InferenceEngine> {
  public:
-  /// Loads a GGUF file. Blocks until done; never needs the GIL. Throws ModelLoadError,
-  /// InvalidArgumentError, InsufficientMemoryError.
+  /// Loads a GGUF file, of a model in parts the first. Blocks until done. Throws ModelLoadError
+  /// (the file cannot be opened or is no usable model, or `progress` cancelled),
+  /// InvalidArgumentError (layers for a GPU that is not there: the message says why),
+  /// InsufficientMemoryError.
   static std::shared_ptr<InferenceEngine> load(const std::string& path,
                                                const LoadOptions& options = {});
 
+  /// For pronk itself.
   explicit InferenceEngine(std::shared_ptr<EngineImpl> impl);
   ~InferenceEngine();
   InferenceEngine(const InferenceEngine&) = delete;
   InferenceEngine& operator=(const InferenceEngine&) = delete;
 
+  /// Valid as long as the engine.
   const ModelInfo& info() const noexcept;
   /// Devices that hold layers of this model.
   std::vector<Device> devices() const;
@@ -94,15 +103,18 @@ class PRONK_API InferenceEngine : public std::enable_shared_from_this<InferenceE
   std::string render_chat(std::string_view messages, const ChatParams& params = {}) const;
   std::vector<Token> tokenize_chat(std::string_view messages, const ChatParams& params = {}) const;
 
+  /// Whether the token ends a generation. False for an id that there is not.
   bool is_eog(Token token) const;
 
+  /// For pronk itself.
   EngineImpl& impl() const noexcept { return *impl_; }
 
  private:
   std::shared_ptr<EngineImpl> impl_;
 };
 
-/// All devices that this build can use, the CPU last.
+/// All devices that this build can use, the CPU last. Starts the drivers at its first call. From
+/// any thread.
 PRONK_API std::vector<Device> devices();
 
 }  // namespace pronk::inline v0

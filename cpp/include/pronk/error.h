@@ -33,6 +33,7 @@ class PRONK_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message);
   ~Error() override;
+  /// Which class this is, for tables: ErrorCode::kError for a plain Error.
   ErrorCode code() const noexcept { return code_; }
 
  private:
@@ -53,6 +54,7 @@ class PRONK_API ModelLoadError : public Error {
   /// `os_errno` is the errno of the failed system call, 0 where the content is at fault.
   explicit ModelLoadError(const std::string& message, int os_errno = 0);
   ~ModelLoadError() override;
+  /// As given to the constructor.
   int os_errno() const noexcept { return os_errno_; }
 
  private:

@@ -15,6 +15,7 @@ namespace pronk::inline v0 {
 
 class GenerationState;
 
+/// What next_for() found.
 enum class StreamStatus : int {
   kPiece,    ///< text arrived
   kEnd,      ///< the generation has ended and all its text was taken
@@ -25,6 +26,7 @@ enum class StreamStatus : int {
 /// from any thread, text is handed out once.
 class PRONK_API Generation {
  public:
+  /// For pronk itself.
   Generation(std::shared_ptr<GenerationState> state, std::shared_ptr<void> keep_alive) noexcept;
   ~Generation();
   Generation(Generation&&) noexcept;
@@ -37,7 +39,7 @@ class PRONK_API Generation {
   /// was cancelled, once all text before that was taken.
   StreamStatus next_for(std::string& piece, std::chrono::nanoseconds timeout,
                         std::chrono::nanoseconds slice = std::chrono::nanoseconds::max());
-  /// Waits for the next text; none at the end.
+  /// Waits for the next text; none at the end. Throws as next_for() does.
   std::optional<std::string> next();
   /// The same for a chat: all that came to the message since the last call, not its content alone.
   /// Throws InvalidArgumentError for what is no chat.
@@ -53,6 +55,7 @@ class PRONK_API Generation {
                 std::chrono::nanoseconds slice = std::chrono::nanoseconds::max()) const;
   /// Time since the call that made it, on the scheduler's clock.
   std::chrono::nanoseconds age() const;
+  /// Whether it has ended, whatever way. Never waits.
   bool done() const;
   /// The completion, waiting for the end. A cancelled generation gives what it had, with
   /// finish_reason kCancelled. Throws what ended the generation if it failed.

@@ -8,8 +8,10 @@
 
 namespace pronk::inline v0 {
 
+/// In ascending order.
 enum class LogLevel : int { kDebug = 0, kInfo, kWarning, kError };
 
+/// One line of the log.
 struct LogLine {
   LogLevel level = LogLevel::kInfo;
   std::string text;  ///< valid UTF-8, one line without its end
@@ -19,7 +21,7 @@ struct LogLine {
 /// where older ones were lost, the first line returned says how many. From any thread.
 PRONK_API std::vector<LogLine> drain_log();
 
-/// Lines below `minimum` are not kept. The default is kInfo.
+/// Lines below `minimum` are not kept. The default is kInfo. From any thread.
 PRONK_API void set_log_level(LogLevel minimum);
 
 }  // namespace pronk::inline v0

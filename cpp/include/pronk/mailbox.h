@@ -21,9 +21,11 @@ class PRONK_API Mailbox {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
+  /// To watch for reading; never to be read from or closed.
   int fd() const noexcept;
   /// Adds a key without waking the loop; ring() does that, once for many posts.
   void post(std::uint64_t key);
+  /// Makes fd() readable if there are keys.
   void ring() noexcept;
   /// The keys posted since the last call, oldest first; a key posted twice appears once.
   std::vector<std::uint64_t> drain();

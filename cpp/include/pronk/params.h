@@ -11,6 +11,7 @@
 
 namespace pronk::inline v0 {
 
+/// Id of a token, in [0, n_vocab).
 using Token = std::int32_t;
 
 /// The sampling chain, applied in this order: logit bias, penalties, top-k, top-p, min-p,
@@ -32,6 +33,7 @@ struct SamplingParams {
   bool ignore_eos = false;  ///< end-of-generation tokens are never sampled
 };
 
+/// How one generation is sampled and when it ends.
 struct GenerationParams {
   SamplingParams sampling;
   std::optional<std::int32_t> max_tokens;  ///< >= 0; none runs to the end of the context

@@ -19,6 +19,7 @@ class PermitState;
 /// permit counts as released.
 class PRONK_API InferencePermit {
  public:
+  /// For pronk itself.
   explicit InferencePermit(std::shared_ptr<PermitState> state) noexcept;
   ~InferencePermit();
   InferencePermit(InferencePermit&&) noexcept;
@@ -43,6 +44,7 @@ class PRONK_API InferencePermit {
   /// Gives the permit back: cancels what runs in it and hands the permit to the next waiter once
   /// the lane is settled. Idempotent, never blocks.
   void release() noexcept;
+  /// Whether it was given back.
   bool released() const noexcept;
   /// Says that another thread or task will release the permit, so that who acquired it may wait for
   /// the next one without a DeadlockError. Idempotent, never blocks.

@@ -26,6 +26,7 @@ class Clock;
 class SchedulerState;
 class TicketState;
 
+/// How the contexts behind the permits are arranged.
 struct PoolOptions {
   /// "batched": one llama_context serves all permits from one batch. "isolated": a llama_context
   /// per permit; the answer then does not depend on the neighbours to the last bit of the logits,
@@ -53,6 +54,7 @@ struct PoolOptions {
       50;  ///< batched: prompt chunks are cut so that running streams keep this pace
 };
 
+/// How permits are handed out.
 struct SchedulerOptions {
   std::int32_t max_concurrent = 1;          ///< [1, 4096]
   std::optional<std::int32_t> max_waiting;  ///< more waiters get QueueFullError; none is unbounded
@@ -62,6 +64,7 @@ struct SchedulerOptions {
       clock;  ///< none is the system's steady clock; see pronk/testing.h for another
 };
 
+/// Who waits for a permit.
 struct AcquireOptions {
   std::int32_t priority = 0;  ///< higher goes first; [-1000, 1000]
   /// Who acquires, for deadlock detection: a number that is never used again for another thread or
@@ -69,17 +72,20 @@ struct AcquireOptions {
   std::uint64_t owner = 0;
 };
 
+/// kGranted: the permit is there to be taken. kClosed: the scheduler was closed.
 enum class TicketStatus : int { kWaiting, kGranted, kCancelled, kClosed };
 
-/// A place in the waiting queue. Dropping it gives the place, or the permit it was granted, to the
-/// next in line.
+/// A place in the waiting queue. Move-only; dropping it gives the place, or the permit it was
+/// granted, to the next in line. All functions may be called from any thread.
 class PRONK_API Ticket {
  public:
+  /// For pronk itself.
   Ticket(std::shared_ptr<TicketState> state, std::shared_ptr<SchedulerState> scheduler) noexcept;
   ~Ticket();
   Ticket(Ticket&&) noexcept;
   Ticket& operator=(Ticket&&) noexcept;
 
+  /// Never waits.
   TicketStatus status() const noexcept;
   /// Waits until the ticket is no longer waiting, at most `timeout` on the scheduler's clock and
   /// `slice` of real time.
@@ -101,53 +107,63 @@ class PRONK_API Ticket {
   std::shared_ptr<SchedulerState> scheduler_;
 };
 
-/// All functions may be called from any thread.
+/// All functions may be called from any thread, at the same time too; none needs the GIL. The
+/// destructor closes the scheduler once the last permit and generation of it are gone.
 class PRONK_API InferenceScheduler {
  public:
   /// Throws InvalidArgumentError.
   explicit InferenceScheduler(const SchedulerOptions& options);
+  /// For pronk itself.
   explicit InferenceScheduler(std::shared_ptr<SchedulerState> state) noexcept;
   ~InferenceScheduler();
   InferenceScheduler(const InferenceScheduler&) = delete;
   InferenceScheduler& operator=(const InferenceScheduler&) = delete;
 
-  /// Creates the lanes. Once per scheduler. Throws InvalidArgumentError, InsufficientMemoryError,
-  /// BackendError.
+  /// Creates the lanes, which takes their memory. Once per scheduler. Throws InvalidArgumentError
+  /// (a second pool too), InsufficientMemoryError, BackendError.
   /// `look_up` is called about every 50 ms of the wait; it may throw to end that. The context at
   /// hand is then finished in the background, and what was created is freed.
   void init_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options = {},
                  const std::function<void()>& look_up = {});
-  /// The same at the first use that needs the pool.
+  /// The same at the first use that needs the pool, which then throws what init_pool() throws.
   void set_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options = {});
   /// Creates the lanes that set_pool() left for later, unless they exist. Throws as init_pool()
   /// does, and PoolNotInitialisedError without an engine.
   void create_pool(const std::function<void()>& look_up = {});
+  /// The model; null without a pool.
   std::shared_ptr<InferenceEngine> engine() const;
 
-  /// Waits in order. Throws AcquireTimeout, SchedulerClosedError, QueueFullError, DeadlockError.
+  /// Waits in order, at most `timeout` on the scheduler's clock. Throws AcquireTimeout,
+  /// SchedulerClosedError, QueueFullError, DeadlockError, InvalidArgumentError.
   InferencePermit acquire(std::optional<std::chrono::nanoseconds> timeout = std::nullopt,
                           const AcquireOptions& options = {});
-  /// A permit if one is free and nobody waits for it.
+  /// A permit if one is free and nobody waits for it. Never waits. Throws SchedulerClosedError.
   std::optional<InferencePermit> try_acquire(const AcquireOptions& options = {});
   /// Takes a place in the queue; granted at once if a permit is free and nobody waits. Throws as
   /// acquire() does.
   Ticket enqueue(const AcquireOptions& options = {});
 
-  /// A generation that waits for its own permit, runs and gives it back. Returns at once.
+  /// A generation that waits for its own permit, runs and gives it back. Returns at once. Throws
+  /// PoolNotInitialisedError, InvalidArgumentError, ContextOverflowError, QueueFullError,
+  /// SchedulerClosedError.
   Generation generate(std::string_view prompt, const GenerationParams& params = {},
                       std::int32_t priority = 0);
+  /// The same for token ids, taken as they are: no BOS is added.
   Generation generate(std::vector<Token> prompt, const GenerationParams& params = {},
                       std::int32_t priority = 0);
   /// The same for a chat; see InferencePermit::chat().
   Generation chat(std::string_view messages, const ChatParams& chat = {},
                   const GenerationParams& params = {}, std::int32_t priority = 0);
 
-  /// Changes the number of permits. Shrinking takes effect as permits come back. Not above the
-  /// lanes of a pool.
+  /// Changes the number of permits. Shrinking takes effect as permits come back. Throws
+  /// InvalidArgumentError outside [1, 4096] and above the lanes of a pool.
   void resize(std::int32_t max_concurrent);
 
+  /// Permits that may be held at once.
   std::int32_t max_concurrent() const;
+  /// Permits held now.
   std::int32_t active_count() const;
+  /// Waiters now: threads, tickets, queued generations.
   std::int32_t waiting_count() const;
   /// A snapshot that never waits for a decode step. What the pool counts is as of its last step.
   Statistics statistics() const;
@@ -159,6 +175,7 @@ class PRONK_API InferenceScheduler {
   /// waits for a decode step; see the state of the stream for whether all was written. Throws
   /// InvalidArgumentError when nothing is recorded.
   void stop_trace(std::ostream& out);
+  /// Whether a recording is under way.
   bool tracing() const;
 
   /// Ends the scheduler: waiters get SchedulerClosedError, running generations are cancelled. With
@@ -170,6 +187,7 @@ class PRONK_API InferenceScheduler {
   /// it: the scheduler is closed all the same, what still runs is cancelled and not waited for.
   bool close(bool drain = false, std::optional<std::chrono::nanoseconds> timeout = std::nullopt,
              const std::function<void()>& look_up = {});
+  /// Whether close() was called.
   bool closed() const;
 
  private:

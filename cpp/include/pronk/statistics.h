@@ -8,6 +8,7 @@
 
 namespace pronk::inline v0 {
 
+/// See docs/observability.md for what each tells. Counters only grow.
 struct Statistics {
   // The gate.
   std::int32_t max_concurrent = 0;

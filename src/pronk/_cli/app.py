@@ -39,12 +39,46 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _print_include_dir(wanted: bool) -> None:
+    if wanted:
+        from pronk._cli.directories import include_dir
+
+        typer.echo(include_dir())
+        raise typer.Exit
+
+
+def _print_cmake_dir(wanted: bool) -> None:
+    if wanted:
+        from pronk._cli.directories import cmake_dir
+
+        typer.echo(cmake_dir())
+        raise typer.Exit
+
+
 @app.callback()
 def _root(
     version: Annotated[
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+    include_dir: Annotated[
+        bool,
+        typer.Option(
+            "--include-dir",
+            callback=_print_include_dir,
+            is_eager=True,
+            help="Print where pronk's C++ headers are and exit.",
+        ),
+    ] = False,
+    cmake_dir: Annotated[
+        bool,
+        typer.Option(
+            "--cmake-dir",
+            callback=_print_cmake_dir,
+            is_eager=True,
+            help="Print where pronk's CMake package is and exit.",
         ),
     ] = False,
 ) -> None:

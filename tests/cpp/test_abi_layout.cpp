@@ -1,0 +1,252 @@
+// What other projects compile into themselves: sizes, places of fields, values of enumerators.
+// Compiling this file is the test. A number that has to change here is a change of the ABI, and
+// asks for another minor version: see "Versions" in docs/embedding.md. pronk/testing.h is not
+// frozen.
+#include <cstddef>
+
+#include "pronk/pronk.h"
+
+// Sizes are those of 64-bit systems with libstdc++, which the wheels for Linux are built for.
+#if defined(__GLIBCXX__) && defined(__LP64__) && _GLIBCXX_USE_CXX11_ABI
+
+#define SIZE(type, bytes) static_assert(sizeof(type) == (bytes), "the size of " #type " changed")
+#define FIELD(type, field, bytes) \
+  static_assert(offsetof(type, field) == (bytes), #type "::" #field " moved")
+
+namespace pronk {
+
+static_assert(PRONK_VERSION_MAJOR == 0 && PRONK_VERSION_MINOR == 1,
+              "the numbers below are those of 0.1: bring them up to date");
+
+// Some structs hold members that are no standard-layout types; every compiler in question knows
+// their offsets.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+
+SIZE(SamplingParams, 80);
+FIELD(SamplingParams, temperature, 0);
+FIELD(SamplingParams, top_k, 4);
+FIELD(SamplingParams, top_p, 8);
+FIELD(SamplingParams, min_p, 12);
+FIELD(SamplingParams, repeat_penalty, 16);
+FIELD(SamplingParams, frequency_penalty, 20);
+FIELD(SamplingParams, presence_penalty, 24);
+FIELD(SamplingParams, penalty_last_n, 28);
+FIELD(SamplingParams, seed, 32);
+FIELD(SamplingParams, logit_bias, 48);
+FIELD(SamplingParams, ignore_eos, 72);
+
+SIZE(GenerationParams, 152);
+FIELD(GenerationParams, sampling, 0);
+FIELD(GenerationParams, max_tokens, 80);
+FIELD(GenerationParams, stop, 88);
+FIELD(GenerationParams, logprobs, 112);
+FIELD(GenerationParams, cache, 116);
+FIELD(GenerationParams, cache_scope, 120);
+
+SIZE(Usage, 12);
+FIELD(Usage, prompt_tokens, 0);
+FIELD(Usage, cached_tokens, 4);
+FIELD(Usage, completion_tokens, 8);
+
+SIZE(Timings, 32);
+FIELD(Timings, queued, 0);
+FIELD(Timings, prefill, 8);
+FIELD(Timings, first_token, 16);
+FIELD(Timings, decode, 24);
+
+SIZE(TokenLogprob, 32);
+FIELD(TokenLogprob, token, 0);
+FIELD(TokenLogprob, logprob, 4);
+FIELD(TokenLogprob, top, 8);
+
+SIZE(Completion, 128);
+FIELD(Completion, text, 0);
+FIELD(Completion, tokens, 32);
+FIELD(Completion, finish_reason, 56);
+FIELD(Completion, usage, 60);
+FIELD(Completion, timings, 72);
+FIELD(Completion, logprobs, 104);
+
+SIZE(LoadOptions, 48);
+FIELD(LoadOptions, n_gpu_layers, 0);
+FIELD(LoadOptions, use_mmap, 8);
+FIELD(LoadOptions, use_mlock, 9);
+FIELD(LoadOptions, check_tensors, 10);
+FIELD(LoadOptions, vocab_only, 11);
+FIELD(LoadOptions, progress, 16);
+
+SIZE(Device, 112);
+FIELD(Device, name, 0);
+FIELD(Device, description, 32);
+FIELD(Device, kind, 64);
+FIELD(Device, memory_total, 96);
+FIELD(Device, memory_free, 104);
+
+SIZE(ModelInfo, 248);
+FIELD(ModelInfo, path, 0);
+FIELD(ModelInfo, architecture, 32);
+FIELD(ModelInfo, description, 64);
+FIELD(ModelInfo, size_bytes, 96);
+FIELD(ModelInfo, n_params, 104);
+FIELD(ModelInfo, n_vocab, 112);
+FIELD(ModelInfo, n_ctx_train, 116);
+FIELD(ModelInfo, n_embd, 120);
+FIELD(ModelInfo, n_layer, 124);
+FIELD(ModelInfo, n_head, 128);
+FIELD(ModelInfo, n_head_kv, 132);
+FIELD(ModelInfo, n_gpu_layers, 136);
+FIELD(ModelInfo, n_swa, 140);
+FIELD(ModelInfo, memory_kind, 144);
+FIELD(ModelInfo, bos, 148);
+FIELD(ModelInfo, eos, 152);
+FIELD(ModelInfo, eot, 156);
+FIELD(ModelInfo, add_bos, 160);
+FIELD(ModelInfo, has_encoder, 161);
+FIELD(ModelInfo, chat_template, 168);
+FIELD(ModelInfo, metadata, 200);
+
+SIZE(PoolOptions, 208);
+FIELD(PoolOptions, layout, 0);
+FIELD(PoolOptions, kv, 32);
+FIELD(PoolOptions, n_ctx, 64);
+FIELD(PoolOptions, n_batch, 72);
+FIELD(PoolOptions, n_threads, 80);
+FIELD(PoolOptions, flash_attention, 88);
+FIELD(PoolOptions, type_k, 120);
+FIELD(PoolOptions, type_v, 152);
+FIELD(PoolOptions, n_cached, 184);
+FIELD(PoolOptions, cache_tokens, 192);
+FIELD(PoolOptions, max_step_ms, 200);
+
+SIZE(SchedulerOptions, 40);
+FIELD(SchedulerOptions, max_concurrent, 0);
+FIELD(SchedulerOptions, max_waiting, 4);
+FIELD(SchedulerOptions, ageing_seconds, 16);
+FIELD(SchedulerOptions, clock, 24);
+
+SIZE(AcquireOptions, 16);
+FIELD(AcquireOptions, priority, 0);
+FIELD(AcquireOptions, owner, 8);
+
+SIZE(Listener, 24);
+FIELD(Listener, mailbox, 0);
+FIELD(Listener, key, 16);
+
+SIZE(Statistics, 360);
+FIELD(Statistics, max_concurrent, 0);
+FIELD(Statistics, active, 4);
+FIELD(Statistics, waiting, 8);
+FIELD(Statistics, high_water, 12);
+FIELD(Statistics, acquired, 16);
+FIELD(Statistics, released, 24);
+FIELD(Statistics, timed_out, 32);
+FIELD(Statistics, abandoned, 40);
+FIELD(Statistics, wait_seconds, 48);
+FIELD(Statistics, layout, 56);
+FIELD(Statistics, kv, 88);
+FIELD(Statistics, kv_reason, 120);
+FIELD(Statistics, n_lanes, 152);
+FIELD(Statistics, n_ctx, 156);
+FIELD(Statistics, running, 160);
+FIELD(Statistics, cached_sequences, 164);
+FIELD(Statistics, kv_tokens, 168);
+FIELD(Statistics, kv_cells, 176);
+FIELD(Statistics, generations, 184);
+FIELD(Statistics, completed, 192);
+FIELD(Statistics, cancelled, 200);
+FIELD(Statistics, failed, 208);
+FIELD(Statistics, prompt_tokens, 216);
+FIELD(Statistics, reused_tokens, 224);
+FIELD(Statistics, evaluated_tokens, 232);
+FIELD(Statistics, completion_tokens, 240);
+FIELD(Statistics, prefix_hits, 248);
+FIELD(Statistics, reuse_refused, 256);
+FIELD(Statistics, reuse_refused_reason, 264);
+FIELD(Statistics, steps, 296);
+FIELD(Statistics, step_tokens_mean, 304);
+FIELD(Statistics, step_tokens_max, 312);
+FIELD(Statistics, n_threads, 316);
+FIELD(Statistics, step_seconds_p50, 320);
+FIELD(Statistics, step_seconds_p99, 328);
+FIELD(Statistics, step_seconds_max, 336);
+FIELD(Statistics, seconds_since_progress, 344);
+FIELD(Statistics, healthy, 352);
+
+SIZE(BuildInfo, 256);
+FIELD(BuildInfo, version, 0);
+FIELD(BuildInfo, llama_cpp_commit, 32);
+FIELD(BuildInfo, llama_cpp_tag, 64);
+FIELD(BuildInfo, compiler, 96);
+FIELD(BuildInfo, build_type, 128);
+FIELD(BuildInfo, cpu_features, 160);
+FIELD(BuildInfo, backends, 184);
+FIELD(BuildInfo, flags, 208);
+
+SIZE(LogLine, 40);
+FIELD(LogLine, level, 0);
+FIELD(LogLine, text, 8);
+
+#pragma GCC diagnostic pop
+
+// Handles: their state is behind a pointer.
+SIZE(InferenceEngine, 32);
+SIZE(InferenceScheduler, 16);
+SIZE(Ticket, 32);
+SIZE(InferencePermit, 16);
+SIZE(Generation, 32);
+SIZE(Mailbox, 8);
+
+// Errors are thrown from one library and caught in another.
+SIZE(Error, 24);
+SIZE(ModelLoadError, 24);
+SIZE(AcquireTimeout, sizeof(Error));
+
+#define VALUE(type, name, number) \
+  static_assert(static_cast<int>(type::name) == (number), #type "::" #name " changed")
+
+VALUE(ErrorCode, kError, 0);
+VALUE(ErrorCode, kInvalidArgument, 1);
+VALUE(ErrorCode, kModelLoad, 2);
+VALUE(ErrorCode, kInsufficientMemory, 3);
+VALUE(ErrorCode, kContextOverflow, 4);
+VALUE(ErrorCode, kAcquireTimeout, 5);
+VALUE(ErrorCode, kQueueFull, 6);
+VALUE(ErrorCode, kSchedulerClosed, 7);
+VALUE(ErrorCode, kPermitReleased, 8);
+VALUE(ErrorCode, kPermitBusy, 9);
+VALUE(ErrorCode, kDeadlock, 10);
+VALUE(ErrorCode, kGrammar, 11);
+VALUE(ErrorCode, kBackend, 12);
+VALUE(ErrorCode, kForkedProcess, 13);
+VALUE(ErrorCode, kGenerationCancelled, 14);
+VALUE(ErrorCode, kPoolNotInitialised, 15);
+
+VALUE(FinishReason, kStop, 0);
+VALUE(FinishReason, kLength, 1);
+VALUE(FinishReason, kToolCalls, 2);
+VALUE(FinishReason, kCancelled, 3);
+
+VALUE(StreamStatus, kPiece, 0);
+VALUE(StreamStatus, kEnd, 1);
+VALUE(StreamStatus, kTimeout, 2);
+
+VALUE(TicketStatus, kWaiting, 0);
+VALUE(TicketStatus, kGranted, 1);
+VALUE(TicketStatus, kCancelled, 2);
+VALUE(TicketStatus, kClosed, 3);
+
+VALUE(MemoryKind, kNone, 0);
+VALUE(MemoryKind, kPlain, 1);
+VALUE(MemoryKind, kSlidingWindow, 2);
+VALUE(MemoryKind, kRecurrent, 3);
+VALUE(MemoryKind, kHybrid, 4);
+
+VALUE(LogLevel, kDebug, 0);
+VALUE(LogLevel, kInfo, 1);
+VALUE(LogLevel, kWarning, 2);
+VALUE(LogLevel, kError, 3);
+
+}  // namespace pronk
+
+#endif

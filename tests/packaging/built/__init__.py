@@ -1,0 +1,1 @@
+"""Tests of what is built from this project: distributions, and projects that embed it."""
