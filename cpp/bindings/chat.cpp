@@ -94,7 +94,11 @@ nb::dict to_dict(const ChatMessage& message) {
 }
 
 void bind_chat(nb::module_& m) {
-  nb::class_<ToolCallDelta> call(m, "ToolCallDelta", "What came to one tool call of an answer.");
+  nb::class_<ToolCallDelta> call(m, "ToolCallDelta",
+                                 "What came to one tool call of an answer.\n\n"
+                                 "Example:\n"
+                                 "    >>> for call in delta.tool_calls:\n"
+                                 "    ...     arguments[call.index] += call.arguments");
   call.def_ro("index", &ToolCallDelta::index, "Which call of the message, from 0.")
       .def_ro("id", &ToolCallDelta::id,
               "Id of the call, whole, with its first delta; empty afterwards.")
@@ -109,7 +113,9 @@ void bind_chat(nb::module_& m) {
       "What came to an answer: text, reasoning, tool calls; at least one of them is not empty.\n\n"
       "Deltas only ever add. Joined in order they are the message, and besides at most the "
       "beginning of\n"
-      "a call that was never finished, which the message leaves out.");
+      "a call that was never finished, which the message leaves out.\n\n"
+      "Example:\n"
+      "    >>> text = ''.join(delta.content for delta in permit.chat(messages).deltas())");
   delta.def_ro("content", &ChatDelta::content, "What came to the text.")
       .def_ro("reasoning_content", &ChatDelta::reasoning_content,
               "What came to the thoughts that the model's format keeps apart.")

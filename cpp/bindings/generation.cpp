@@ -199,7 +199,11 @@ void bind_generation(nb::module_& m) {
                std::to_string(text(self).size()) + " bytes>";
       });
 
-  nb::class_<Deltas>(m, "Deltas", "The answer to a chat as a stream of ChatDelta; see deltas().")
+  nb::class_<Deltas>(m, "Deltas",
+                     "The answer to a chat as a stream of ChatDelta, for `for` and `async for`.\n\n"
+                     "Example:\n"
+                     "    >>> for delta in permit.chat(messages).deltas():\n"
+                     "    ...     print(delta.content, end='')")
       .def(
           "__iter__", [](nb::handle_t<Deltas> self) { return nb::borrow(self); },
           nb::sig("def __iter__(self) -> Deltas"))
