@@ -20,10 +20,12 @@ namespace {
 nb::object queue(nb::handle_t<Acquisition> handle) {
   auto& self = nb::cast<Acquisition&>(handle);
   auto& scheduler = *nb::inst_ptr<InferenceScheduler>(self.scheduler);
-  const AcquireOptions options{self.priority, task_owner()};
+  const CurrentTask task = current_task();
+  const AcquireOptions options{self.priority, task.owner};
   std::optional<InferencePermit> free = scheduler.try_acquire(options);
   if (!free) {
-    return wait_for_permit(scheduler, options, self.entered ? nb::borrow(handle) : nb::object());
+    return wait_for_permit(scheduler, options, task.asyncio_task,
+                           self.entered ? nb::borrow(handle) : nb::object());
   }
   nb::object permit = nb::cast(std::move(*free));
   if (self.entered) self.permit = permit;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <unordered_map>
+#include <utility>
 
 #include "bindings.h"
 
@@ -40,20 +41,33 @@ nb::object call_for_task(PyObject* function) {
   return nb::steal(task);
 }
 
-nb::object current_task() {
-  // Kept for good: functions of other libraries, which hold nothing of ours.
-  static PyObject* const asyncio =
+nb::object asyncio_task() {
+  // Kept for good: a function of another library, which holds nothing of ours.
+  static PyObject* const function =
       nb::module_::import_("asyncio").attr("current_task").inc_ref().ptr();
-  nb::object task = call_for_task(asyncio);
-  if (!task.is_none()) return task;
+  return call_for_task(function);
+}
+
+nb::object trio_task() {
   // Only a program that imported trio can run in it.
   const nb::object name = nb::str("trio.lowlevel");
   const nb::object trio = nb::steal(PyImport_GetModule(name.ptr()));
   if (!trio.is_valid()) {
     PyErr_Clear();
-    return task;
+    return nb::none();
   }
   return call_for_task(nb::object(trio.attr("current_task")).ptr());
+}
+
+std::uint64_t number_of(const nb::object& task) {
+  const auto it = numbers.find(task.ptr());
+  if (it != numbers.end()) return it->second;
+
+  const nb::object callback = nb::steal(PyCFunction_New(&forget_task_definition, nullptr));
+  PyObject* reference = PyWeakref_NewRef(task.ptr(), callback.ptr());
+  if (!reference) throw nb::python_error();
+  tasks.emplace(reference, task.ptr());
+  return numbers.emplace(task.ptr(), ++last_owner).first->second;
 }
 
 }  // namespace
@@ -63,17 +77,14 @@ std::uint64_t thread_owner() noexcept {
   return number;
 }
 
-std::uint64_t task_owner() {
-  const nb::object task = current_task();
-  if (task.is_none()) return 0;
-  const auto it = numbers.find(task.ptr());
-  if (it != numbers.end()) return it->second;
-
-  const nb::object callback = nb::steal(PyCFunction_New(&forget_task_definition, nullptr));
-  PyObject* reference = PyWeakref_NewRef(task.ptr(), callback.ptr());
-  if (!reference) throw nb::python_error();
-  tasks.emplace(reference, task.ptr());
-  return numbers.emplace(task.ptr(), ++last_owner).first->second;
+CurrentTask current_task() {
+  nb::object task = asyncio_task();
+  if (!task.is_none()) {
+    const std::uint64_t owner = number_of(task);
+    return {owner, std::move(task)};
+  }
+  task = trio_task();
+  return {task.is_none() ? 0 : number_of(task), nb::object()};
 }
 
 }  // namespace pronk::bindings

@@ -1,12 +1,20 @@
 // Who acquires: numbers that are never used again, for the detection of deadlocks.
 #pragma once
 
+#include <nanobind/nanobind.h>
+
 #include <cstdint>
 
 namespace pronk::bindings {
 
 std::uint64_t thread_owner() noexcept;
-/// Of the running asyncio task; 0 where there is none. Needs the GIL.
-std::uint64_t task_owner();
+
+struct CurrentTask {
+  std::uint64_t owner = 0;        ///< 0 outside of tasks
+  nanobind::object asyncio_task;  ///< empty in trio, and outside of tasks
+};
+
+/// Of asyncio or trio. Needs the GIL.
+CurrentTask current_task();
 
 }  // namespace pronk::bindings

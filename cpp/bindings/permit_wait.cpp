@@ -9,7 +9,34 @@
 namespace pronk::bindings {
 namespace {
 
-PermitWait& wait_of(PyObject* self) { return *nb::inst_ptr<PermitWait>(self); }
+// Made once: these are called for every hand-over. Kept for good.
+struct Names {
+  PyObject* get_loop = PyUnicode_InternFromString("get_loop");
+  PyObject* create_future = PyUnicode_InternFromString("create_future");
+  PyObject* await = PyUnicode_InternFromString("__await__");
+  PyObject* done = PyUnicode_InternFromString("done");
+  PyObject* set_result = PyUnicode_InternFromString("set_result");
+};
+
+const Names& names() {
+  static const Names names;
+  return names;
+}
+
+nb::object call(nb::handle object, PyObject* name, nb::handle argument = nb::handle()) {
+  PyObject* result = PyObject_CallMethodObjArgs(object.ptr(), name, argument.ptr(), nullptr);
+  if (!result) throw nb::python_error();
+  return nb::steal(result);
+}
+
+// Not a class of nanobind, which would enter every instance in a table.
+struct Object {
+  PyObject_HEAD PermitWait wait;
+};
+
+PyTypeObject* type = nullptr;  // set when the module is made, kept for good
+
+PermitWait& wait_of(PyObject* self) { return reinterpret_cast<Object*>(self)->wait; }
 
 PyObject* self_of(PyObject* self) {
   Py_INCREF(self);
@@ -34,7 +61,7 @@ PyObject* finish(PermitWait& self) {
 
 PySendResult send(PyObject* object, PyObject* value, PyObject** result) {
   *result = nullptr;
-  if (!nb::inst_ready(object) || !wait_of(object).waiting.is_valid()) {
+  if (!wait_of(object).waiting.is_valid()) {
     PyErr_SetString(PyExc_RuntimeError, "acquire_async: got a wait that is over");
     return PYGEN_ERROR;
   }
@@ -71,47 +98,63 @@ PyObject* next(PyObject* self) {
   return as_iteration(status, result);
 }
 
-nb::object throw_into(PermitWait& self, const nb::args& error) {
+PyObject* throw_into(PyObject* object, PyObject* error) {
+  PermitWait& self = wait_of(object);
   if (!self.waiting.is_valid()) {
     PyErr_SetString(PyExc_RuntimeError, "acquire_async: got a wait that is over");
-    throw nb::python_error();
+    return nullptr;
   }
   const nb::object waiting = self.waiting;
-  try {
-    return waiting.attr("throw")(*error);  // it may go on waiting
-  } catch (nb::python_error& raised) {
-    if (raised.matches(PyExc_StopIteration)) {
-      PyObject* permit = finish(self);
-      if (permit) as_iteration(PYGEN_RETURN, permit);
-      throw nb::python_error();
-    }
-    self.stop();
-    throw;
+  const nb::object method = nb::steal(PyObject_GetAttrString(waiting.ptr(), "throw"));
+  if (!method.is_valid()) return nullptr;
+  PyObject* yielded = PyObject_CallObject(method.ptr(), error);
+  if (yielded) return yielded;  // it goes on waiting
+  if (PyErr_ExceptionMatches(PyExc_StopIteration)) {
+    PyErr_Clear();
+    PyObject* permit = finish(self);
+    return permit ? as_iteration(PYGEN_RETURN, permit) : nullptr;
   }
+  self.stop();
+  return nullptr;
 }
 
-void close(PermitWait& self) {
+PyObject* close(PyObject* object, PyObject*) {
+  PermitWait& self = wait_of(object);
   const nb::object waiting = std::exchange(self.waiting, nb::object());
   self.stop();
-  if (waiting.is_valid()) waiting.attr("close")();
+  if (!waiting.is_valid()) Py_RETURN_NONE;
+  const nb::object method = nb::steal(PyObject_GetAttrString(waiting.ptr(), "close"));
+  return method.is_valid() ? PyObject_CallNoArgs(method.ptr()) : nullptr;
 }
 
 int traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(object));
-  if (nb::inst_ready(object)) {
-    const PermitWait& self = wait_of(object);
-    Py_VISIT(self.acquisition.ptr());
-    Py_VISIT(self.mailbox.ptr());
-    Py_VISIT(self.signal.ptr());
-    Py_VISIT(self.waiting.ptr());
-  }
+  const PermitWait& self = wait_of(object);
+  Py_VISIT(self.acquisition.ptr());
+  Py_VISIT(self.mailbox.ptr());
+  Py_VISIT(self.signal.ptr());
+  Py_VISIT(self.waiting.ptr());
   return 0;
 }
 
 int clear(PyObject* object) {
-  if (nb::inst_ready(object)) wait_of(object).stop();
+  wait_of(object).stop();
   return 0;
 }
+
+void deallocate(PyObject* object) {
+  PyObject_GC_UnTrack(object);
+  PyTypeObject* own_type = Py_TYPE(object);
+  wait_of(object).~PermitWait();
+  PyObject_GC_Del(object);
+  Py_DECREF(own_type);
+}
+
+PyMethodDef methods[] = {
+    {"throw", &throw_into, METH_VARARGS, nullptr},
+    {"close", &close, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
 
 PyType_Slot slots[] = {
     {Py_am_await, reinterpret_cast<void*>(&self_of)},
@@ -120,8 +163,14 @@ PyType_Slot slots[] = {
     {Py_tp_iternext, reinterpret_cast<void*>(&next)},
     {Py_tp_traverse, reinterpret_cast<void*>(&traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(&clear)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(&deallocate)},
+    {Py_tp_methods, methods},
     {0, nullptr},
 };
+
+PyType_Spec spec = {"pronk._core._PermitWait", sizeof(Object), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                    slots};
 
 }  // namespace
 
@@ -130,7 +179,8 @@ void PermitWait::wake() {
   if (!woken.is_valid()) return;
   try {
     // One that is done was cancelled: its task is on its way to throw_into().
-    if (woken.attr("done")().is(nb::handle(Py_False))) woken.attr("set_result")(nb::none());
+    if (!call(woken, names().done).is(nb::handle(Py_False))) return;
+    call(woken, names().set_result, nb::none());
   } catch (nb::python_error& error) {
     error.discard_as_unraisable("pronk: waking a task that got its permit");
   }
@@ -145,27 +195,25 @@ void PermitWait::stop() noexcept {
 }
 
 nb::object wait_for_permit(InferenceScheduler& scheduler, const AcquireOptions& options,
-                           const nb::object& acquisition) {
+                           nb::handle asyncio_task, const nb::object& acquisition) {
   Ticket ticket = scheduler.enqueue(options);
   nb::object signal;
   nb::object mailbox;
-  // Only a program that imported trio can run in it, and then the loop is not always asyncio's.
-  const nb::str trio("trio");
-  const nb::object known = nb::steal(PyImport_GetModule(trio.ptr()));
-  const nb::object loop = known.is_valid() ? nb::object() : running_loop();
-  if (loop.is_valid()) mailbox = mailbox_of(loop);
-  if (mailbox.is_valid()) {
-    signal = loop.attr("create_future")();
-  } else {
-    PyErr_Clear();
+  if (asyncio_task.is_valid()) {
+    const nb::object loop = call(asyncio_task, names().get_loop);
+    mailbox = mailbox_of(loop);
+    if (mailbox.is_valid()) signal = call(loop, names().create_future);
+  }
+  if (!mailbox.is_valid()) {
     const nb::object hub = python("pronk._async", "current_hub")();
     mailbox = hub.attr("mailbox");
     signal = hub.attr("new_signal")();
   }
-  nb::object object = nb::inst_alloc(nb::type<PermitWait>());
-  PermitWait* self = new (nb::inst_ptr<PermitWait>(object)) PermitWait();
-  nb::inst_mark_ready(object);
-  self->waiting = signal.attr("__await__")();
+  PyObject* allocated = PyType_GenericAlloc(type, 0);
+  if (!allocated) throw nb::python_error();
+  nb::object object = nb::steal(allocated);
+  PermitWait* self = new (&wait_of(allocated)) PermitWait();
+  self->waiting = call(signal, names().await);
   self->signal = std::move(signal);
   self->acquisition = acquisition;
   self->ticket = std::move(ticket);
@@ -177,11 +225,10 @@ nb::object wait_for_permit(InferenceScheduler& scheduler, const AcquireOptions& 
   return object;
 }
 
-void bind_permit_wait(nb::module_& m) {
-  nb::class_<PermitWait>(m, "_PermitWait", nb::type_slots(slots), nb::pooled(),
-                         "The wait of one task for one permit.")
-      .def("throw", &throw_into, nb::sig("def throw(self, *error: typing.Any) -> typing.Any"))
-      .def("close", &close);
+void bind_permit_wait() {
+  if (type) return;
+  type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  if (!type) throw nb::python_error();
 }
 
 }  // namespace pronk::bindings

@@ -34,8 +34,9 @@ struct PermitWait {
   nb::object waiting;  ///< the iterator of `signal`
 };
 
-/// Queues for a permit. Throws as InferenceScheduler::enqueue() does.
+/// Queues for a permit, on behalf of `asyncio_task` if that is what runs. Throws as
+/// InferenceScheduler::enqueue() does.
 nb::object wait_for_permit(InferenceScheduler& scheduler, const AcquireOptions& options,
-                           const nb::object& acquisition);
+                           nb::handle asyncio_task, const nb::object& acquisition);
 
 }  // namespace pronk::bindings

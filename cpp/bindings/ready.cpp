@@ -59,7 +59,8 @@ PyType_Slot slots[] = {
 
 // It holds what refers to nothing: strings, permits, completions. So it takes no part in garbage
 // collection.
-PyType_Spec spec = {"pronk._core._Ready", sizeof(Ready), 0, Py_TPFLAGS_DEFAULT, slots};
+PyType_Spec spec = {"pronk._core._Ready", sizeof(Ready), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
 PySendResult send_none(PyObject*, PyObject*, PyObject** result) {
   Py_INCREF(Py_None);
@@ -77,8 +78,8 @@ PyType_Slot none_slots[] = {
     {0, nullptr},
 };
 
-PyType_Spec none_spec = {"pronk._core._ReadyNone", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT,
-                         none_slots};
+PyType_Spec none_spec = {"pronk._core._ReadyNone", sizeof(PyObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, none_slots};
 
 PyObject* the_none = nullptr;  // set when the module is made, kept for good
 

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -18,6 +20,9 @@
 
 namespace pronk::inline v0 {
 namespace {
+
+// Up to so many keys are searched one by one for a repeated one, which allocates nothing.
+constexpr std::size_t kFew = 16;
 
 thread_local Mailbox::Silence* silence = nullptr;  // the innermost of this thread
 
@@ -37,7 +42,7 @@ struct Mailbox::Impl {
   int write_fd = -1;  // the same descriptor where the system has eventfd
   std::mutex mutex;
   std::vector<std::uint64_t> keys;           // guarded by mutex
-  std::unordered_set<std::uint64_t> posted;  // guarded by mutex; the keys, for posting each once
+  std::unordered_set<std::uint64_t> posted;  // guarded by mutex; the keys, once they are many
   bool rung = false;                         // guarded by mutex; the descriptor is readable
 };
 
@@ -72,7 +77,14 @@ int Mailbox::fd() const noexcept { return impl_->read_fd; }
 
 void Mailbox::post(std::uint64_t key) {
   std::lock_guard lock(impl_->mutex);
-  if (impl_->posted.insert(key).second) impl_->keys.push_back(key);
+  auto& keys = impl_->keys;
+  auto& posted = impl_->posted;
+  if (keys.size() < kFew) {
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+    return;
+  }
+  if (posted.empty()) posted.insert(keys.begin(), keys.end());
+  if (posted.insert(key).second) keys.push_back(key);
 }
 
 void Mailbox::ring() noexcept {
@@ -97,7 +109,7 @@ std::vector<std::uint64_t> Mailbox::drain() {
     }
     impl_->rung = false;
   }
-  impl_->posted.clear();
+  if (!impl_->posted.empty()) impl_->posted.clear();
   return std::exchange(impl_->keys, {});
 }
 
