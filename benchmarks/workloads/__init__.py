@@ -15,7 +15,7 @@ class Workload(Protocol):
     def run(self, settings: Settings) -> Result: ...
 
 
-NAMES = ("gate", "scale", "width", "agents", "burst", "aging", "sampling")
+NAMES = ("gate", "scale", "width", "width_long", "agents", "burst", "aging", "sampling")
 
 
 def load(name: str) -> Workload:
