@@ -1,7 +1,7 @@
 // What other projects compile into themselves: sizes, places of fields, values of enumerators.
-// Compiling this file is the test. A number that has to change here is a change of the ABI, and
-// asks for another minor version: see "Versions" in docs/embedding.md. pronk/testing.h is not
-// frozen.
+// Compiling this file is the test; tools/abi_layout.py writes it. A number that changes is a change
+// of the ABI, and asks for another minor version once this one is released: see "Versions" in
+// docs/embedding.md.
 #include <cstddef>
 
 #include "pronk/pronk.h"
@@ -12,37 +12,53 @@
 #define SIZE(type, bytes) static_assert(sizeof(type) == (bytes), "the size of " #type " changed")
 #define FIELD(type, field, bytes) \
   static_assert(offsetof(type, field) == (bytes), #type "::" #field " moved")
-
-namespace pronk {
-
-static_assert(PRONK_VERSION_MAJOR == 0 && PRONK_VERSION_MINOR == 1,
-              "the numbers below are those of 0.1: bring them up to date");
+#define VALUE(type, name, number) \
+  static_assert(static_cast<int>(type::name) == (number), #type "::" #name " changed")
 
 // Some structs hold members that are no standard-layout types; every compiler in question knows
 // their offsets.
-#pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"
 
-SIZE(SamplingParams, 80);
-FIELD(SamplingParams, temperature, 0);
-FIELD(SamplingParams, top_k, 4);
-FIELD(SamplingParams, top_p, 8);
-FIELD(SamplingParams, min_p, 12);
-FIELD(SamplingParams, repeat_penalty, 16);
-FIELD(SamplingParams, frequency_penalty, 20);
-FIELD(SamplingParams, presence_penalty, 24);
-FIELD(SamplingParams, penalty_last_n, 28);
-FIELD(SamplingParams, seed, 32);
-FIELD(SamplingParams, logit_bias, 48);
-FIELD(SamplingParams, ignore_eos, 72);
+namespace pronk {
 
-SIZE(GenerationParams, 216);
-FIELD(GenerationParams, sampling, 0);
-FIELD(GenerationParams, max_tokens, 80);
-FIELD(GenerationParams, stop, 88);
-FIELD(GenerationParams, logprobs, 112);
-FIELD(GenerationParams, cache, 116);
-FIELD(GenerationParams, cache_scope, 184);
+SIZE(BuildInfo, 256);
+FIELD(BuildInfo, version, 0);
+FIELD(BuildInfo, llama_cpp_commit, 32);
+FIELD(BuildInfo, llama_cpp_tag, 64);
+FIELD(BuildInfo, compiler, 96);
+FIELD(BuildInfo, build_type, 128);
+FIELD(BuildInfo, cpu_features, 160);
+FIELD(BuildInfo, backends, 184);
+FIELD(BuildInfo, flags, 208);
+
+SIZE(ChatParams, 168);
+FIELD(ChatParams, tools, 0);
+FIELD(ChatParams, tool_choice, 32);
+FIELD(ChatParams, tool_name, 64);
+FIELD(ChatParams, parallel_tool_calls, 96);
+FIELD(ChatParams, chat_template, 104);
+FIELD(ChatParams, template_kwargs, 136);
+
+SIZE(ToolCall, 96);
+FIELD(ToolCall, id, 0);
+FIELD(ToolCall, name, 32);
+FIELD(ToolCall, arguments, 64);
+
+SIZE(ChatMessage, 88);
+FIELD(ChatMessage, content, 0);
+FIELD(ChatMessage, reasoning_content, 32);
+FIELD(ChatMessage, tool_calls, 64);
+
+SIZE(ToolCallDelta, 104);
+FIELD(ToolCallDelta, index, 0);
+FIELD(ToolCallDelta, id, 8);
+FIELD(ToolCallDelta, name, 40);
+FIELD(ToolCallDelta, arguments, 72);
+
+SIZE(ChatDelta, 88);
+FIELD(ChatDelta, content, 0);
+FIELD(ChatDelta, reasoning_content, 32);
+FIELD(ChatDelta, tool_calls, 64);
 
 SIZE(Usage, 12);
 FIELD(Usage, prompt_tokens, 0);
@@ -67,6 +83,8 @@ FIELD(Completion, finish_reason, 56);
 FIELD(Completion, usage, 60);
 FIELD(Completion, timings, 72);
 FIELD(Completion, logprobs, 104);
+FIELD(Completion, message, 128);
+FIELD(Completion, is_json, 224);
 
 SIZE(LoadOptions, 48);
 FIELD(LoadOptions, n_gpu_layers, 0);
@@ -106,6 +124,37 @@ FIELD(ModelInfo, has_encoder, 161);
 FIELD(ModelInfo, chat_template, 168);
 FIELD(ModelInfo, metadata, 200);
 
+SIZE(LogLine, 40);
+FIELD(LogLine, level, 0);
+FIELD(LogLine, text, 8);
+
+SIZE(Listener, 24);
+FIELD(Listener, mailbox, 0);
+FIELD(Listener, key, 16);
+
+SIZE(SamplingParams, 80);
+FIELD(SamplingParams, temperature, 0);
+FIELD(SamplingParams, top_k, 4);
+FIELD(SamplingParams, top_p, 8);
+FIELD(SamplingParams, min_p, 12);
+FIELD(SamplingParams, repeat_penalty, 16);
+FIELD(SamplingParams, frequency_penalty, 20);
+FIELD(SamplingParams, presence_penalty, 24);
+FIELD(SamplingParams, penalty_last_n, 28);
+FIELD(SamplingParams, seed, 32);
+FIELD(SamplingParams, logit_bias, 48);
+FIELD(SamplingParams, ignore_eos, 72);
+
+SIZE(GenerationParams, 216);
+FIELD(GenerationParams, sampling, 0);
+FIELD(GenerationParams, max_tokens, 80);
+FIELD(GenerationParams, stop, 88);
+FIELD(GenerationParams, logprobs, 112);
+FIELD(GenerationParams, cache, 116);
+FIELD(GenerationParams, grammar, 120);
+FIELD(GenerationParams, json_schema, 152);
+FIELD(GenerationParams, cache_scope, 184);
+
 SIZE(PoolOptions, 208);
 FIELD(PoolOptions, layout, 0);
 FIELD(PoolOptions, kv, 32);
@@ -129,10 +178,6 @@ SIZE(AcquireOptions, 16);
 FIELD(AcquireOptions, priority, 0);
 FIELD(AcquireOptions, owner, 8);
 
-SIZE(Listener, 24);
-FIELD(Listener, mailbox, 0);
-FIELD(Listener, key, 16);
-
 SIZE(Statistics, 520);
 FIELD(Statistics, max_concurrent, 0);
 FIELD(Statistics, active, 4);
@@ -146,6 +191,11 @@ FIELD(Statistics, wait_seconds, 48);
 FIELD(Statistics, layout, 56);
 FIELD(Statistics, kv, 88);
 FIELD(Statistics, kv_reason, 120);
+FIELD(Statistics, flash_attention, 152);
+FIELD(Statistics, flash_attention_reason, 184);
+FIELD(Statistics, type_k, 216);
+FIELD(Statistics, type_v, 248);
+FIELD(Statistics, kv_type_reason, 280);
 FIELD(Statistics, n_lanes, 312);
 FIELD(Statistics, n_ctx, 316);
 FIELD(Statistics, running, 320);
@@ -173,37 +223,39 @@ FIELD(Statistics, step_seconds_max, 496);
 FIELD(Statistics, seconds_since_progress, 504);
 FIELD(Statistics, healthy, 512);
 
-SIZE(BuildInfo, 256);
-FIELD(BuildInfo, version, 0);
-FIELD(BuildInfo, llama_cpp_commit, 32);
-FIELD(BuildInfo, llama_cpp_tag, 64);
-FIELD(BuildInfo, compiler, 96);
-FIELD(BuildInfo, build_type, 128);
-FIELD(BuildInfo, cpu_features, 160);
-FIELD(BuildInfo, backends, 184);
-FIELD(BuildInfo, flags, 208);
-
-SIZE(LogLine, 40);
-FIELD(LogLine, level, 0);
-FIELD(LogLine, text, 8);
-
-#pragma GCC diagnostic pop
-
-// Handles: their state is behind a pointer.
 SIZE(InferenceEngine, 32);
-SIZE(InferenceScheduler, 16);
-SIZE(Ticket, 32);
-SIZE(InferencePermit, 16);
+SIZE(Error, 24);
+SIZE(InvalidArgumentError, 24);
+SIZE(ModelLoadError, 24);
+SIZE(InsufficientMemoryError, 24);
+SIZE(ContextOverflowError, 24);
+SIZE(AcquireTimeout, 24);
+SIZE(QueueFullError, 24);
+SIZE(SchedulerClosedError, 24);
+SIZE(PermitReleasedError, 24);
+SIZE(PermitBusyError, 24);
+SIZE(DeadlockError, 24);
+SIZE(GrammarError, 24);
+SIZE(BackendError, 24);
+SIZE(ForkedProcessError, 24);
+SIZE(GenerationCancelled, 24);
+SIZE(PoolNotInitialisedError, 24);
 SIZE(Generation, 32);
 SIZE(Mailbox, 8);
+SIZE(InferencePermit, 16);
+SIZE(Ticket, 32);
+SIZE(InferenceScheduler, 16);
 
-// Errors are thrown from one library and caught in another.
-SIZE(Error, 24);
-SIZE(ModelLoadError, 24);
-SIZE(AcquireTimeout, sizeof(Error));
+VALUE(FinishReason, kStop, 0);
+VALUE(FinishReason, kLength, 1);
+VALUE(FinishReason, kToolCalls, 2);
+VALUE(FinishReason, kCancelled, 3);
 
-#define VALUE(type, name, number) \
-  static_assert(static_cast<int>(type::name) == (number), #type "::" #name " changed")
+VALUE(MemoryKind, kNone, 0);
+VALUE(MemoryKind, kPlain, 1);
+VALUE(MemoryKind, kSlidingWindow, 2);
+VALUE(MemoryKind, kRecurrent, 3);
+VALUE(MemoryKind, kHybrid, 4);
 
 VALUE(ErrorCode, kError, 0);
 VALUE(ErrorCode, kInvalidArgument, 1);
@@ -222,30 +274,19 @@ VALUE(ErrorCode, kForkedProcess, 13);
 VALUE(ErrorCode, kGenerationCancelled, 14);
 VALUE(ErrorCode, kPoolNotInitialised, 15);
 
-VALUE(FinishReason, kStop, 0);
-VALUE(FinishReason, kLength, 1);
-VALUE(FinishReason, kToolCalls, 2);
-VALUE(FinishReason, kCancelled, 3);
-
 VALUE(StreamStatus, kPiece, 0);
 VALUE(StreamStatus, kEnd, 1);
 VALUE(StreamStatus, kTimeout, 2);
-
-VALUE(TicketStatus, kWaiting, 0);
-VALUE(TicketStatus, kGranted, 1);
-VALUE(TicketStatus, kCancelled, 2);
-VALUE(TicketStatus, kClosed, 3);
-
-VALUE(MemoryKind, kNone, 0);
-VALUE(MemoryKind, kPlain, 1);
-VALUE(MemoryKind, kSlidingWindow, 2);
-VALUE(MemoryKind, kRecurrent, 3);
-VALUE(MemoryKind, kHybrid, 4);
 
 VALUE(LogLevel, kDebug, 0);
 VALUE(LogLevel, kInfo, 1);
 VALUE(LogLevel, kWarning, 2);
 VALUE(LogLevel, kError, 3);
+
+VALUE(TicketStatus, kWaiting, 0);
+VALUE(TicketStatus, kGranted, 1);
+VALUE(TicketStatus, kCancelled, 2);
+VALUE(TicketStatus, kClosed, 3);
 
 }  // namespace pronk
 

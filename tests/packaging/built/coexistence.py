@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 PROMPT = [int(token) for token in b"It was the best of times, it was the worst of times"]
-N_TOKENS = 24
+N_TOKENS = 16
 
 
 def start_pronk(pronk: Any, model: str) -> Callable[[], list[int]]:
@@ -46,7 +46,7 @@ def main(model: str, names: Sequence[str]) -> None:
     tokens: dict[str, list[list[int]]] = {name: [] for name in names}
 
     def repeat(name: str) -> None:
-        for _ in range(4):
+        for _ in range(2):
             tokens[name].append(generators[name]())
 
     # By turns, then at the same time.
