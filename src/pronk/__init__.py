@@ -8,10 +8,11 @@
 
 # General layout: the classes that do the work are bound C++ ones, out of `_core`. Python has what
 # C++ is no good at: `_errors` (the exceptions), `_async` with `_hub`, `_asyncio` and `_trio`
-# (waiting in an event loop), `_generate_all` (lists of prompts), `_progress` (bars), `_exit` (the
-# end of the interpreter), `_logging` (llama.cpp's log), `_models` (the default model), `_cli` (the
-# command line). `pronk.testing` is public too, for those who import it. Of this module, what
-# `__all__` names is public, nothing else.
+# (waiting in an event loop), `_generate_all` (lists of prompts), `_tool*` (functions that a model
+# calls), `_progress` (bars), `_exit` (the end of the interpreter), `_logging` (llama.cpp's log),
+# `_models` (the default model), `_extras` (optional packages), `_cli` (the command line).
+# `pronk.testing` is public too, for those who import it. Of this module, what `__all__` names is
+# public, nothing else.
 
 from __future__ import annotations
 
@@ -48,6 +49,7 @@ from pronk._errors import (
     InsufficientMemoryError,
     InvalidArgumentError,
     InvalidTypeError,
+    MissingDependencyError,
     ModelDownloadError,
     ModelLoadError,
     PermitBusyError,
@@ -59,6 +61,7 @@ from pronk._errors import (
 )
 from pronk._generate_all import generate_all
 from pronk._models import default_model
+from pronk._tool import Tool, tool
 
 __all__ = [
     "AcquireTimeout",
@@ -81,6 +84,7 @@ __all__ = [
     "InsufficientMemoryError",
     "InvalidArgumentError",
     "InvalidTypeError",
+    "MissingDependencyError",
     "ModelDownloadError",
     "ModelLoadError",
     "PermitBusyError",
@@ -92,12 +96,14 @@ __all__ = [
     "Statistics",
     "Timings",
     "TokenLogprob",
+    "Tool",
     "ToolCallDelta",
     "Usage",
     "__version__",
     "default_model",
     "devices",
     "generate_all",
+    "tool",
 ]
 
 # Users see the names that they import, in tracebacks and in help().

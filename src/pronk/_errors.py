@@ -25,6 +25,7 @@ __all__ = [
     "InsufficientMemoryError",
     "InvalidArgumentError",
     "InvalidTypeError",
+    "MissingDependencyError",
     "ModelDownloadError",
     "ModelLoadError",
     "PermitBusyError",
@@ -128,6 +129,10 @@ class ForkedProcessError(Error, RuntimeError):
 
 class PoolNotInitialisedError(Error, RuntimeError):
     """The scheduler has no engine: it is a plain semaphore so far."""
+
+
+class MissingDependencyError(Error, ImportError):
+    """A package that is installed with an extra of pronk is missing."""
 
 
 class GenerationCancelled(Error):  # noqa: N818

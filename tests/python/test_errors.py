@@ -23,6 +23,7 @@ BUILT_IN = {
     "InsufficientMemoryError": (MemoryError,),
     "InvalidArgumentError": (ValueError,),
     "InvalidTypeError": (TypeError,),
+    "MissingDependencyError": (ImportError,),
     "ModelDownloadError": (OSError,),
     "ModelLoadError": (OSError, ValueError),
     "PermitBusyError": (RuntimeError,),
