@@ -102,6 +102,14 @@ void bind_acquisition(nb::module_& m) {
         return scheduler.enqueue({acquisition.priority, task_owner()});
       },
       nb::arg("acquisition"), "Take a place in the queue.");
+  // For pronk._agent_run.
+  m.def(
+      "check_deadlock",
+      [](const InferenceScheduler& scheduler, bool in_task) {
+        scheduler.check_deadlock(in_task ? task_owner() : thread_owner());
+      },
+      nb::arg("scheduler"), nb::arg("in_task"),
+      "Raise DeadlockError when the running task, or this thread, itself holds every permit.");
 }
 
 }  // namespace pronk::bindings

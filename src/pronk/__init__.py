@@ -9,16 +9,26 @@
 # General layout: the classes that do the work are bound C++ ones, out of `_core`. Python has what
 # C++ is no good at: `_errors` (the exceptions), `_async` with `_hub`, `_asyncio` and `_trio`
 # (waiting in an event loop), `_generate_all` (lists of prompts), `_tool*` (functions that a model
-# calls), `_progress` (bars), `_exit` (the end of the interpreter), `_logging` (llama.cpp's log),
-# `_models` (the default model), `_extras` (optional packages), `_cli` (the command line).
-# `pronk.testing` is public too, for those who import it. Of this module, what `__all__` names is
-# public, nothing else.
+# calls), `_agent*`, `_conversation` and `_compaction` (agents), `_progress` (bars), `_exit` (the
+# end of the interpreter), `_logging` (llama.cpp's log), `_models` (the default model), `_extras`
+# (optional packages), `_cli` (the command line). `pronk.testing` is public too, for those who
+# import it. Of this module, what `__all__` names is public, nothing else.
 
 from __future__ import annotations
 
 from pronk import _check_interpreter as _check_interpreter
 from pronk import _exit as _exit
 from pronk import _logging as _logging
+from pronk._agent import Agent
+from pronk._agent_events import (
+    AgentCall,
+    AgentCallResult,
+    AgentEvent,
+    AgentResult,
+    AgentUsage,
+)
+from pronk._agent_stream import AgentStream
+from pronk._conversation import Conversation
 from pronk._core import (
     Acquisition,
     ChatDelta,
@@ -39,6 +49,7 @@ from pronk._core import (
 from pronk._core import version as __version__
 from pronk._errors import (
     AcquireTimeout,
+    AgentBusyError,
     BackendError,
     ContextOverflowError,
     DeadlockError,
@@ -66,10 +77,19 @@ from pronk._tool import Tool, tool
 __all__ = [
     "AcquireTimeout",
     "Acquisition",
+    "Agent",
+    "AgentBusyError",
+    "AgentCall",
+    "AgentCallResult",
+    "AgentEvent",
+    "AgentResult",
+    "AgentStream",
+    "AgentUsage",
     "BackendError",
     "ChatDelta",
     "Completion",
     "ContextOverflowError",
+    "Conversation",
     "DeadlockError",
     "Deltas",
     "Device",

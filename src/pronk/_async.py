@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from pronk._hub import Hub, Signal
 
 
-def _current_hub() -> Hub:
+def current_hub() -> Hub:
+    """Return the hub of the running event loop, whatever kind it is."""
     # Only a program that imported trio can run in it.
     trio = sys.modules.get("trio")
     if trio is not None and trio.lowlevel.in_trio_task():
@@ -70,7 +71,7 @@ async def _queue(acquisition: Acquisition, hub: Hub) -> Ticket:
 
 async def wait_for_permit(acquisition: Acquisition) -> InferencePermit:
     """Wait for a permit; whatever ends the wait early hands it to the next."""
-    hub = _current_hub()
+    hub = current_hub()
     ticket = await _queue(acquisition, hub)
     try:
         waiter = _TicketWaiter(ticket, hub.new_signal())
@@ -127,7 +128,7 @@ _streams: WeakKeyDictionary[Generation, _StreamWaiter] = WeakKeyDictionary()
 
 
 def _waiter_for(generation: Generation) -> _StreamWaiter:
-    hub = _current_hub()
+    hub = current_hub()
     waiter = _streams.get(generation)
     if waiter is None or waiter.hub is not hub:
         if waiter is not None and waiter.busy:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AcquireTimeout",
+    "AgentBusyError",
     "BackendError",
     "ContextOverflowError",
     "DeadlockError",
@@ -129,6 +130,10 @@ class ForkedProcessError(Error, RuntimeError):
 
 class PoolNotInitialisedError(Error, RuntimeError):
     """The scheduler has no engine: it is a plain semaphore so far."""
+
+
+class AgentBusyError(Error, RuntimeError):
+    """The agent already runs; a fork of it can run beside it."""
 
 
 class MissingDependencyError(Error, ImportError):

@@ -13,6 +13,7 @@ from pronk import _errors
 
 BUILT_IN = {
     "AcquireTimeout": (TimeoutError,),
+    "AgentBusyError": (RuntimeError,),
     "BackendError": (RuntimeError,),
     "ContextOverflowError": (ValueError,),
     "DeadlockError": (RuntimeError,),
