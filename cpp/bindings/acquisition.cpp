@@ -105,11 +105,14 @@ void bind_acquisition(nb::module_& m) {
   // For pronk._agent_run.
   m.def(
       "check_deadlock",
-      [](const InferenceScheduler& scheduler, bool in_task) {
-        scheduler.check_deadlock(in_task ? task_owner() : thread_owner());
+      [](const InferenceScheduler& scheduler, bool in_thread) {
+        // A thread that blocks keeps the task that it runs, if any, from a release too.
+        scheduler.check_deadlock(task_owner());
+        if (in_thread) scheduler.check_deadlock(thread_owner());
       },
-      nb::arg("scheduler"), nb::arg("in_task"),
-      "Raise DeadlockError when the running task, or this thread, itself holds every permit.");
+      nb::arg("scheduler"), nb::arg("in_thread"),
+      "Raise DeadlockError when the running task or, if asked for, this thread itself holds every "
+      "permit.");
 }
 
 }  // namespace pronk::bindings

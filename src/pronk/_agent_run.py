@@ -34,6 +34,7 @@ from pronk._errors import (
     InvalidArgumentError,
     InvalidTypeError,
 )
+from pronk._tool_content import content_of, cut
 from pronk._tool_workers import Outcome, Workers
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 _TOKENS_PER_MESSAGE = 8
 # More bytes than a template adds to a message.
 _MOST_OF_TEMPLATE = 200
+# Tokens that a result always may have.
+_LEAST_CONTENT = 50
 # Of the parameters of a chat, those that change its prompt.
 _TEMPLATE_OPTIONS = ("chat_template", "parallel_tool_calls", "template_kwargs", "tool_choice")
 _DENIED = "error: denied: the call was not approved, do not repeat it"
@@ -224,7 +227,7 @@ class AgentRun:
         # Once obeyed, a demand for a call would be made for ever.
         if self._done.iteration > 1 and params.get("tool_choice") not in (None, "auto", "none"):
             params["tool_choice"] = "auto"
-        check_deadlock(settings.scheduler, self._in_task)
+        check_deadlock(settings.scheduler, not self._in_task)
         messages = self._conversation.messages + self._prompt
         self._sent = len(messages)
         # Queued: it has its own permit as long as it runs, however slowly its events are taken.
@@ -294,7 +297,7 @@ class AgentRun:
                 )
             yield self._event("approval", call=job.call, approved=answer is True)
             if isinstance(answer, str):
-                job.finish("denied", f"error: denied: {answer}")
+                job.finish("denied", content_of(f"error: denied: {answer}"))
                 yield self._result_event(job)
             elif not answer:
                 job.finish("denied", _DENIED)
@@ -324,17 +327,13 @@ class AgentRun:
                 return
             deadlines = [job.deadline for job in running if job.deadline is not None]
             yield ForWorkers(max(0.0, min(deadlines) - time.monotonic()) if deadlines else None)
-            yield from self._take_outcomes(running)
+            yield from self._take_outcomes(running, self._shorten(turn))
 
-    def _take_outcomes(self, running: dict[Job, None]) -> Steps:
+    def _take_outcomes(self, running: dict[Job, None], shorten: Callable[[str], str]) -> Steps:
         while (item := self._workers.take()) is not None:
             job, outcome = item
             # Others were given up before.
-            if (
-                isinstance(job, Job)
-                and job in running
-                and job.end(outcome, self._workers, self._content_limit())
-            ):
+            if isinstance(job, Job) and job in running and job.end(outcome, self._workers, shorten):
                 del running[job]
                 yield self._result_event(job)
         now = time.monotonic()
@@ -436,9 +435,13 @@ class AgentRun:
             answer = n_ctx // 4
         return n_ctx - min(max(answer, 0), n_ctx // 2)
 
-    def _content_limit(self) -> int | None:
-        """Characters of a result: about a quarter of the budget."""
-        return self._budget()
+    def _shorten(self, turn: Turn) -> Callable[[str], str]:
+        """Return what cuts a result, so that all of a turn take half of the budget at most."""
+        engine, budget = self._settings.scheduler.engine, self._budget()
+        if engine is None or budget is None:
+            return lambda text: text
+        limit = max(_LEAST_CONTENT, budget // 2 // len(turn.jobs))
+        return lambda text: cut(text, limit, engine)
 
     def _prompt_tokens(self, messages: list[Message], budget: int | None) -> int:
         """Return the tokens of a prompt, or what is surely no less if that is within the budget."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pronk._agent_events import AgentCall, AgentCallResult, Message, Status
-from pronk._tool_content import content_of
+from pronk._tool_content import content_of, describe
 from pronk._tool_parameters import Arguments, ArgumentsError, read_arguments
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Job:
             self.in_thread = True
             workers.in_thread(self, lambda: tool(*args, **kwargs))
 
-    def end(self, outcome: Outcome, workers: Workers, limit: int | None) -> bool:
+    def end(self, outcome: Outcome, workers: Workers, shorten: Callable[[str], str]) -> bool:
         """Take what the tool gave; False if that has yet to be awaited."""
         if inspect.isawaitable(outcome.value):
             self.in_thread = False
@@ -61,24 +61,19 @@ class Job:
             raise error
         if error is None:
             try:
-                self.finish("ok", content_of(outcome.value, limit))
-                return True
+                content = content_of(outcome.value)
             except (ValueError, TypeError, RecursionError) as unreadable:
                 error = unreadable
-        _logger.info("tool %s failed", self.call.name, exc_info=error)
-        self.finish("failed", f"error: {type(error).__name__}: {error}", error, limit)
+        if error is None:
+            self.finish("ok", shorten(content))
+        else:
+            _logger.info("tool %s failed", self.call.name, exc_info=error)
+            self.finish("failed", shorten(describe(error)), error)
         return True
 
-    def finish(
-        self,
-        status: Status,
-        content: str,
-        exception: BaseException | None = None,
-        limit: int | None = None,
-    ) -> None:
+    def finish(self, status: Status, content: str, exception: BaseException | None = None) -> None:
         """Settle the result."""
         seconds = 0.0 if self.started is None else time.monotonic() - self.started
-        content = content_of(content, limit)
         self.result = AgentCallResult(self.call, status, content, seconds, exception)
 
     def expire(self) -> None:
@@ -180,7 +175,7 @@ def _job_of(call: Message, tools: Mapping[str, Tool[..., Any]]) -> Job:
             problem = str(error)
         except Exception as error:
             _logger.info("tool %s: arguments cannot be checked", name, exc_info=error)
-            job.finish("failed", f"error: {type(error).__name__}: {error}", error)
+            job.finish("failed", describe(error), error)
             return job
     job.finish(
         "invalid_arguments",

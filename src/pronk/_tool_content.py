@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pronk._core import InferenceEngine
+
+# No vocabulary has many tokens that are longer.
+_BYTES_PER_TOKEN = 16
 
 
-def content_of(value: object, limit: int | None) -> str:
-    """Return a text as it is and anything else as JSON, cut to ``limit`` characters.
+def content_of(value: object) -> str:
+    """Return a text as it is and anything else as JSON.
 
     Raises:
         ValueError, TypeError, RecursionError: There is no JSON for it: a list in itself.
@@ -22,7 +29,24 @@ def content_of(value: object, limit: int | None) -> str:
     else:
         text = json.dumps(value, ensure_ascii=False, default=str)
     # Lone surrogates, as in odd file names, are no text for a model.
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    if limit is None or len(text) <= limit:
+    return text.encode("utf-8", "replace").decode()
+
+
+def describe(error: BaseException) -> str:
+    """Return what the model is told of an exception."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - whatever its __str__ does
+        text = ""
+    return content_of(f"error: {type(error).__name__}: {text}")
+
+
+def cut(text: str, limit: int, engine: InferenceEngine) -> str:
+    """Return the text, or as much of it as has ``limit`` tokens and a word about the rest."""
+    # However long it is, no more is looked at than matters.
+    head = text.encode()[: limit * _BYTES_PER_TOKEN].decode("utf-8", "ignore")
+    tokens = engine.tokenize(head, add_special=False)
+    if len(tokens) <= limit and len(head) == len(text):
         return text
-    return f"{text[:limit]}\n[cut off: the first {limit} of {len(text)} characters]"
+    kept = head[: len(engine.detokenize(tokens[:limit]).rstrip("\ufffd"))]
+    return f"{kept}\n[cut off: the first {len(kept)} of {len(text)} characters]"

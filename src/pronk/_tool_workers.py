@@ -128,9 +128,11 @@ class LoopWorkers(Workers):
 
     def in_loop(self, token: object, function: Callable[[], Awaitable[Any]]) -> Callable[[], None]:
         """Run it as a task of the running loop."""
-        return self.hub.spawn(
+        cancel = self.hub.spawn(
             function, lambda outcome: self.put(token, outcome), self._context.copy()
         )
+        # A stream may be closed or dropped by another thread.
+        return lambda: self._call_soon(cancel)
 
     async def wait_async(self, seconds: float | None) -> None:
         """Wait until there is something to take, so many seconds at most."""

@@ -58,11 +58,13 @@ class ScriptedScheduler(pronk.InferenceScheduler):
     ) -> None:
         self.model = ScriptedModel(pieces=pieces, n_ctx_train=131072)
         self.reply = reply
+        self.params: list[dict[str, Any]] = []
         super().__init__(max_concurrent, engine=self.model.engine, n_ctx=n_ctx, clock=clock)
 
     def chat(self, messages: Any, **params: Any) -> Any:
         """Write the script, and play it."""
         options = {key: params[key] for key in ("tools", "tool_choice") if key in params}
+        self.params.append(params)
         reply = self.reply(messages)
         text = reply if isinstance(reply, str) else ""
         self.model.script_chat(messages, text, **options)

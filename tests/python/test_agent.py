@@ -222,6 +222,26 @@ def test_what_goes_wrong_is_told_to_the_model(
             assert isinstance(json.loads(each["function"]["arguments"]), dict)
 
 
+def test_a_failure_that_cannot_say_what_it_is(start: Start) -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def fail() -> None:
+        raise MuteError
+
+    agent = pronk.Agent(start(once(call("fail"))), tools=[fail])
+    assert agent.run("?").text == "error: MuteError: "
+
+
+def test_a_demand_for_a_call_holds_once(start: Start) -> None:
+    scheduler = start(once(call("add", a=1, b=1)))
+    agent = pronk.Agent(scheduler, tools=[add], tool_choice="required", max_tokens=99)
+    assert agent.run("?").text == "2"
+    assert [each["tool_choice"] for each in scheduler.params] == ["required", "auto"]
+    assert {each["max_tokens"] for each in scheduler.params} == {99}
+
+
 def test_a_failure_leaves_its_exception(start: Start) -> None:
     def fail() -> None:
         raise ValueError("no")
@@ -253,9 +273,21 @@ def test_a_huge_result_is_cut(start: Start) -> None:
     result = agent.run("?")
     assert (result.reason, result.text) == ("done", "ok")
     content = result.results[0].content
-    assert content.startswith("x" * 1000 + "\n")
-    assert "1000000 characters" in content
-    assert len(content) < 1100
+    # Of a byte each, and half of what a prompt may have.
+    assert content == "x" * 500 + "\n[cut off: the first 500 of 1000000 characters]"
+
+
+def test_results_share_the_room_that_there_is(start: Start) -> None:
+    scheduler = start(once(*[call("get")] * 4, answer="ok"), n_ctx=4096)
+    # Of three bytes each, none of them cut in two.
+    agent = pronk.Agent(
+        scheduler, tools=[pronk.tool(lambda: "漢" * 10**6, name="get")], max_tokens=1000
+    )
+    result = agent.run("?")
+    assert result.text == "ok"
+    assert [each.content.count("漢") for each in result.results] == [
+        (4096 - 1000) // 2 // 4 // 3
+    ] * 4
 
 
 def test_parallel_calls_run_in_parallel(start: Start) -> None:
@@ -444,12 +476,17 @@ def test_who_has_to_be_asked_needs_somebody_to_ask(start: Start) -> None:
 
 def test_cancelled_while_a_tool_runs(start: Start) -> None:
     stop = threading.Event()
+    began = threading.Event()
     cancelled = []
 
     def slow() -> None:
         stop.wait(SECONDS)
 
+    def quick() -> None:
+        began.wait(SECONDS)
+
     async def task() -> None:
+        began.set()
         try:
             await asyncio.sleep(SECONDS)
         except asyncio.CancelledError:
@@ -457,7 +494,7 @@ def test_cancelled_while_a_tool_runs(start: Start) -> None:
             raise
 
     agent = pronk.Agent(
-        start(once(call("slow"), call("task"), call("add", a=1, b=1))), tools=[slow, task, add]
+        start(once(call("slow"), call("task"), call("quick"))), tools=[slow, task, quick]
     )
     stream = agent.stream("?")
     kinds = []
@@ -678,6 +715,9 @@ def test_holding_all_permits_is_a_deadlock(start: Start) -> None:
         async with scheduler.acquire_async():
             with pytest.raises(pronk.DeadlockError):
                 await agent.run_async("?")
+            # Nor could this task release it while it blocks its loop.
+            with pytest.raises(pronk.DeadlockError):
+                agent.run("?")
 
     asyncio.run(main())
     assert agent.run("?").reason == "done"

@@ -243,6 +243,31 @@ def test_cancelled_from_another_task(run: Run, start: Start) -> None:
     assert run(main).reason == "cancelled"
 
 
+def test_closed_from_another_thread(run: Run, start: Start) -> None:
+    cancelled = []
+
+    async def task() -> None:
+        try:
+            await anyio.sleep(SECONDS)
+        except BaseException:
+            cancelled.append(1)
+            raise
+
+    async def main() -> list[str]:
+        stream = pronk.Agent(start(once(call("task"))), tools=[task]).stream("?")
+        kinds = []
+        async for event in stream:
+            kinds.append(event.type)
+            if event.type == "tool_start":
+                threading.Timer(0.02, stream.close).start()
+        with anyio.fail_after(SECONDS):
+            while not cancelled:  # noqa: ASYNC110 - no event reaches from a task that is ended
+                await anyio.sleep(0.001)
+        return kinds
+
+    assert run(main)[-1] == "tool_start"
+
+
 def test_cancels_at_random_instants(run: Run, start: Start) -> None:
     """Whenever its task is cancelled, its permit is free and its conversation whole."""
     seed = random.randrange(2**32)
