@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pronk._agent_run import AgentRun, AgentSettings, check_prompt
+from pronk._agent_run import AgentRun, check_prompt
+from pronk._agent_settings import AgentSettings
 from pronk._agent_stream import AgentStream
 from pronk._compaction import split_system
 from pronk._conversation import Conversation, as_messages

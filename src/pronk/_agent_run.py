@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import copy
 import inspect
-import json
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pronk._agent_context import AgentContext
 from pronk._agent_events import (
     NOTHING,
     AgentCallResult,
@@ -34,39 +34,17 @@ from pronk._errors import (
     InvalidArgumentError,
     InvalidTypeError,
 )
-from pronk._tool_content import content_of, cut
+from pronk._tool_content import content_of
 from pronk._tool_workers import Outcome, Workers
 
 if TYPE_CHECKING:
     from pronk._agent_events import EventType, Message
+    from pronk._agent_settings import AgentSettings
     from pronk._conversation import Conversation
-    from pronk._core import Completion, Generation, InferenceScheduler
-    from pronk._tool import Tool
+    from pronk._core import Completion, Generation
 
-# What a message costs besides its text, roughly: its role and the marks around it.
-_TOKENS_PER_MESSAGE = 8
-# More bytes than a template adds to a message.
-_MOST_OF_TEMPLATE = 200
-# Tokens that a result always may have.
-_LEAST_CONTENT = 50
-# Of the parameters of a chat, those that change its prompt.
-_TEMPLATE_OPTIONS = ("chat_template", "parallel_tool_calls", "template_kwargs", "tool_choice")
 _DENIED = "error: denied: the call was not approved, do not repeat it"
 _CANCELLED = "error: cancelled: the call was stopped before it had a result"
-
-
-@dataclass(frozen=True)
-class AgentSettings:
-    """What all runs of an agent have in common."""
-
-    scheduler: InferenceScheduler
-    tools: Mapping[str, Tool[..., Any]]
-    max_iterations: int
-    approve: Callable[..., Any] | None
-    summarise: Callable[..., Any] | None
-    context_tokens: int | None
-    max_tool_threads: int
-    params: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -111,6 +89,7 @@ class AgentRun:
         in_task: bool,
     ) -> None:
         self._settings = settings
+        self._context = AgentContext(settings)
         self._conversation = conversation
         # Enters the conversation with what the model says to it.
         self._prompt = prompt
@@ -123,12 +102,11 @@ class AgentRun:
         self._call_ids: set[str] = set()
         self._generation: Generation | None = None
         self._sent = 0  # messages of the model call under way
-        self._said = ""  # what the model has said in it
+        self._said: list[str] = []  # pieces of what the model has said in it
         self._turn: Turn | None = None
         self._cancelled = threading.Event()
         self._closing = threading.RLock()
         self._closed = False  # guarded by _closing
-        self._known = (0, 0)  # messages of the last prompt, and its tokens with the answer's
         # Of the conversation before the commit under way.
         self._length: int | None = None
 
@@ -153,7 +131,7 @@ class AgentRun:
                 self._turn.settle("cancelled", _CANCELLED)
                 self._commit(self._turn.messages())
             elif self._said:
-                self._commit([{"role": "assistant", "content": self._said}])
+                self._commit([{"role": "assistant", "content": "".join(self._said)}])
             self._workers.close()
             # Last, so that a second attempt does what an interrupt kept the first from doing.
             self._closed = True
@@ -210,10 +188,10 @@ class AgentRun:
             deltas = generation.deltas()
             try:
                 while (delta := (yield ForDelta(deltas))) is not None:
-                    self._said += delta.content
                     if delta.reasoning_content:
                         yield self._event("reasoning", text=delta.reasoning_content)
                     if delta.content:
+                        self._said.append(delta.content)
                         yield self._event("text", text=delta.content)
             except GenerationCancelled:
                 pass  # what there was of it is its result
@@ -244,7 +222,7 @@ class AgentRun:
             completion.usage.completion_tokens,
         )
         self._done.usage += usage
-        self._known = (self._sent, usage.prompt_tokens + usage.completion_tokens)
+        self._context.learn(self._sent, usage.prompt_tokens + usage.completion_tokens)
         message: Message = with_ids(completion.message or {}, self._call_ids)
         finish = completion.finish_reason
         calls = finish not in ("length", "cancelled") and bool(message["tool_calls"])
@@ -256,7 +234,7 @@ class AgentRun:
             self._turn = Turn(message, self._settings.tools)
         elif finish != "cancelled" or self._done.text:
             self._commit([message])
-        self._said = ""
+        self._said = []
         yield self._event(
             "message", message=copy.deepcopy(message), finish_reason=finish, usage=usage
         )
@@ -327,7 +305,7 @@ class AgentRun:
                 return
             deadlines = [job.deadline for job in running if job.deadline is not None]
             yield ForWorkers(max(0.0, min(deadlines) - time.monotonic()) if deadlines else None)
-            yield from self._take_outcomes(running, self._shorten(turn))
+            yield from self._take_outcomes(running, self._context.shortener(len(turn.jobs)))
 
     def _take_outcomes(self, running: dict[Job, None], shorten: Callable[[str], str]) -> Steps:
         while (item := self._workers.take()) is not None:
@@ -386,25 +364,25 @@ class AgentRun:
         self._done.messages += added
         if self._turn is not None:
             self._done.results += [job.result for job in self._turn.jobs if job.result is not None]
-        self._prompt, self._turn, self._said = [], None, ""
+        self._prompt, self._turn, self._said = [], None, []
         self._length = None
 
     def _compact(self, *, by_force: bool) -> Generator[AgentEvent | Wait, Any, int]:
         """Drop old messages if they are too many. Return how many went."""
-        budget = self._budget()
+        budget = self._context.budget()
         if self._settings.scheduler.engine is None or (budget is None and not by_force):
             return 0
         system, rest = split_system(self._conversation.messages)
-        total = self._prompt_tokens(system + rest + self._prompt, 0 if by_force else budget)
+        total = self._context.tokens(system + rest + self._prompt, 0 if by_force else budget)
         if budget is None or by_force:
             budget = min(total, budget or total)
         elif total <= budget:
             return 0
         # Whatever is not history: the system prompt, the tools, the new question.
-        fixed = max(0, total - sum(map(self._count, rest)))
+        fixed = max(0, total - sum(map(self._context.estimate, rest)))
         # Half, so that it happens rarely: each time, the prefix after the system prompt changes.
         kept, dropped = choose(
-            rest, max(0, budget // 2 - fixed), self._count, answered=bool(self._prompt)
+            rest, max(0, budget // 2 - fixed), self._context.estimate, answered=bool(self._prompt)
         )
         # To summarise a summary gains nothing.
         if not dropped or is_summary(dropped):
@@ -420,52 +398,8 @@ class AgentRun:
                 )
             kept = summarised(summary) + kept
         self._conversation.replace(system + kept)
-        self._known = (0, 0)
+        self._context.forget()
         return len(dropped)
-
-    def _budget(self) -> int | None:
-        """Tokens that a prompt may have, None while nothing says so."""
-        if self._settings.context_tokens is not None:
-            return self._settings.context_tokens
-        n_ctx = self._settings.scheduler.statistics().n_ctx
-        if not n_ctx:
-            return None  # before the first call
-        answer = self._settings.params.get("max_tokens")
-        if not isinstance(answer, int):
-            answer = n_ctx // 4
-        return n_ctx - min(max(answer, 0), n_ctx // 2)
-
-    def _shorten(self, turn: Turn) -> Callable[[str], str]:
-        """Return what cuts a result, so that all of a turn take half of the budget at most."""
-        engine, budget = self._settings.scheduler.engine, self._budget()
-        if engine is None or budget is None:
-            return lambda text: text
-        limit = max(_LEAST_CONTENT, budget // 2 // len(turn.jobs))
-        return lambda text: cut(text, limit, engine)
-
-    def _prompt_tokens(self, messages: list[Message], budget: int | None) -> int:
-        """Return the tokens of a prompt, or what is surely no less if that is within the budget."""
-        definitions = [tool.definition for tool in self._settings.tools.values()]
-        # A token is a byte at least, and templates add little to a message. What the last call
-        # had is known, and rendering it again would cost as much as the call's own.
-        known, most = self._known
-        if known == 0:
-            most = len(json.dumps(definitions)) + _MOST_OF_TEMPLATE
-        most += sum(_bytes(message) + _MOST_OF_TEMPLATE for message in messages[known:])
-        if budget is not None and most <= budget:
-            return most
-        params = self._settings.params
-        options = {name: params[name] for name in _TEMPLATE_OPTIONS if name in params}
-        if definitions:
-            options["tools"] = definitions
-        engine = self._settings.scheduler.engine
-        assert engine is not None
-        return len(engine.tokenize_chat(messages, **options))
-
-    def _count(self, message: Message) -> int:
-        engine = self._settings.scheduler.engine
-        assert engine is not None
-        return len(engine.tokenize(_text(message), add_special=False)) + _TOKENS_PER_MESSAGE
 
     # ---- events ----
 
@@ -483,17 +417,6 @@ class AgentRun:
 
     def _result_event(self, job: Job) -> AgentEvent:
         return self._event("tool_result", call=job.call, result=job.result)
-
-
-def _text(message: Message) -> str:
-    content = message.get("content") or ""
-    text = content if isinstance(content, str) else json.dumps(content)
-    calls = message.get("tool_calls")
-    return text + json.dumps(calls) if calls else text
-
-
-def _bytes(message: Message) -> int:
-    return len(_text(message).encode("utf-8", "replace"))
 
 
 def _split(jobs: list[Job]) -> tuple[list[Job], deque[Job]]:
