@@ -110,6 +110,17 @@ void bind_acquisition(nb::module_& m) {
         nb::sig("def queue(acquisition: Acquisition) -> "
                 "collections.abc.Awaitable[InferencePermit]"),
         "Take a permit or a place in the queue; return an awaitable of the permit.");
+  // For pronk._agent_run.
+  m.def(
+      "check_deadlock",
+      [](const InferenceScheduler& scheduler, bool in_thread) {
+        // A thread that blocks keeps the task that it runs, if any, from a release too.
+        scheduler.check_deadlock(current_task().owner);
+        if (in_thread) scheduler.check_deadlock(thread_owner());
+      },
+      nb::arg("scheduler"), nb::arg("in_thread"),
+      "Raise DeadlockError when the running task or, if asked for, this thread itself holds every "
+      "permit.");
 }
 
 }  // namespace pronk::bindings

@@ -79,6 +79,11 @@ void Gate::disown(std::uint64_t owner) {
   forget_owner(owner);
 }
 
+void Gate::refuse_deadlock(std::uint64_t owner) const {
+  std::lock_guard lock(mutex_);
+  check_deadlock(owner);
+}
+
 bool Gate::try_acquire(std::uint64_t owner) {
   process.check("scheduler");
   std::lock_guard lock(mutex_);

@@ -65,6 +65,8 @@ class Gate {
                           RealTime latest = RealTime::max());
   TicketStatus status(const TicketState& ticket) const;
   Duration age(const TicketState& ticket) const;
+  /// Throws DeadlockError when `owner` itself holds every permit.
+  void refuse_deadlock(std::uint64_t owner) const;
   /// Takes the permit of a granted ticket: true once per ticket.
   bool take(TicketState& ticket);
   /// Leaves the queue, or hands an untaken permit on. Returns true when the ticket was still

@@ -108,6 +108,10 @@ Ticket InferenceScheduler::enqueue(const AcquireOptions& options) {
   return Ticket(std::move(ticket), state_);
 }
 
+void InferenceScheduler::check_deadlock(std::uint64_t owner) const {
+  state_->gate->refuse_deadlock(owner);
+}
+
 Generation InferenceScheduler::generate(std::string_view prompt, const GenerationParams& params,
                                         std::int32_t priority) {
   return generate(state_->tokenize(prompt), params, priority);

@@ -8,16 +8,27 @@
 
 # General layout: the classes that do the work are bound C++ ones, out of `_core`. Python has what
 # C++ is no good at: `_errors` (the exceptions), `_async` with `_hub`, `_asyncio` and `_trio`
-# (waiting in an event loop), `_generate_all` (lists of prompts), `_progress` (bars), `_exit` (the
-# end of the interpreter), `_logging` (llama.cpp's log), `_models` (the default model), `_cli` (the
-# command line). `pronk.testing` is public too, for those who import it. Of this module, what
-# `__all__` names is public, nothing else.
+# (waiting in an event loop), `_generate_all` (lists of prompts), `_tool*` (functions that a model
+# calls), `_agent*`, `_conversation` and `_compaction` (agents), `_progress` (bars), `_exit` (the
+# end of the interpreter), `_logging` (llama.cpp's log), `_models` (the default model), `_extras`
+# (optional packages), `_cli` (the command line). `pronk.testing` is public too, for those who
+# import it. Of this module, what `__all__` names is public, nothing else.
 
 from __future__ import annotations
 
 from pronk import _check_interpreter as _check_interpreter
 from pronk import _exit as _exit
 from pronk import _logging as _logging
+from pronk._agent import Agent
+from pronk._agent_events import (
+    AgentCall,
+    AgentCallResult,
+    AgentEvent,
+    AgentResult,
+    AgentUsage,
+)
+from pronk._agent_stream import AgentStream
+from pronk._conversation import Conversation
 from pronk._core import (
     Acquisition,
     ChatDelta,
@@ -38,6 +49,7 @@ from pronk._core import (
 from pronk._core import version as __version__
 from pronk._errors import (
     AcquireTimeout,
+    AgentBusyError,
     BackendError,
     ContextOverflowError,
     DeadlockError,
@@ -48,6 +60,7 @@ from pronk._errors import (
     InsufficientMemoryError,
     InvalidArgumentError,
     InvalidTypeError,
+    MissingDependencyError,
     ModelDownloadError,
     ModelLoadError,
     PermitBusyError,
@@ -59,14 +72,24 @@ from pronk._errors import (
 )
 from pronk._generate_all import generate_all
 from pronk._models import default_model
+from pronk._tool import Tool, tool
 
 __all__ = [
     "AcquireTimeout",
     "Acquisition",
+    "Agent",
+    "AgentBusyError",
+    "AgentCall",
+    "AgentCallResult",
+    "AgentEvent",
+    "AgentResult",
+    "AgentStream",
+    "AgentUsage",
     "BackendError",
     "ChatDelta",
     "Completion",
     "ContextOverflowError",
+    "Conversation",
     "DeadlockError",
     "Deltas",
     "Device",
@@ -81,6 +104,7 @@ __all__ = [
     "InsufficientMemoryError",
     "InvalidArgumentError",
     "InvalidTypeError",
+    "MissingDependencyError",
     "ModelDownloadError",
     "ModelLoadError",
     "PermitBusyError",
@@ -92,12 +116,14 @@ __all__ = [
     "Statistics",
     "Timings",
     "TokenLogprob",
+    "Tool",
     "ToolCallDelta",
     "Usage",
     "__version__",
     "default_model",
     "devices",
     "generate_all",
+    "tool",
 ]
 
 # Users see the names that they import, in tracebacks and in help().

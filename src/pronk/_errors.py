@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AcquireTimeout",
+    "AgentBusyError",
     "BackendError",
     "ContextOverflowError",
     "DeadlockError",
@@ -25,6 +26,7 @@ __all__ = [
     "InsufficientMemoryError",
     "InvalidArgumentError",
     "InvalidTypeError",
+    "MissingDependencyError",
     "ModelDownloadError",
     "ModelLoadError",
     "PermitBusyError",
@@ -128,6 +130,14 @@ class ForkedProcessError(Error, RuntimeError):
 
 class PoolNotInitialisedError(Error, RuntimeError):
     """The scheduler has no engine: it is a plain semaphore so far."""
+
+
+class AgentBusyError(Error, RuntimeError):
+    """The agent already runs; a fork of it can run beside it."""
+
+
+class MissingDependencyError(Error, ImportError):
+    """A package that is installed with an extra of pronk is missing."""
 
 
 class GenerationCancelled(Error):  # noqa: N818

@@ -6,11 +6,16 @@ Tasks that wait for permits are known to the mailbox itself, in C++: there may b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
 from pronk._core import Mailbox
+
+if TYPE_CHECKING:
+    import contextvars
+
+    from pronk._tool_workers import Outcome
 
 
 class Waiter(Protocol):
@@ -53,6 +58,23 @@ class Hub(ABC):
     @abstractmethod
     async def next_turn(self) -> None:
         """Let the other tasks of the loop run."""
+
+    @abstractmethod
+    async def wait(self, signal: Signal, seconds: float | None) -> None:
+        """Wait for a signal, so many seconds at most."""
+
+    @abstractmethod
+    def threadsafe(self) -> Callable[[Callable[[], object]], None]:
+        """Return what calls a function in the loop, if it still runs. Any thread may call that."""
+
+    @abstractmethod
+    def spawn(
+        self,
+        function: Callable[[], Awaitable[Any]],
+        done: Callable[[Outcome], None],
+        context: contextvars.Context,
+    ) -> Callable[[], None]:
+        """Await what ``function`` returns, in a task; return what cancels that."""
 
     def add(self, waiter: Waiter) -> int:
         """Return the key that wakes ``waiter``, for as long as somebody keeps it alive."""

@@ -265,11 +265,14 @@ TEST(gate_refuses_to_wait_for_oneself) {
   auto a = scheduler.acquire(std::nullopt, owner(1));
   auto b = scheduler.acquire(std::nullopt, owner(1));
   CHECK_THROWS(pronk::DeadlockError, scheduler.acquire(std::nullopt, owner(1)));
+  CHECK_THROWS(pronk::DeadlockError, scheduler.check_deadlock(1));
+  scheduler.check_deadlock(2);
   // Others may wait, and so may the owner once it holds less than all.
   Ticket other = scheduler.enqueue(owner(2));
   CHECK_EQ(other.status(), TicketStatus::kWaiting);
   b.release();
   CHECK_EQ(other.status(), TicketStatus::kGranted);
+  scheduler.check_deadlock(1);
   Ticket again = scheduler.enqueue(owner(1));
   CHECK_EQ(again.status(), TicketStatus::kWaiting);
   again.cancel();

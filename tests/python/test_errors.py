@@ -13,6 +13,7 @@ from pronk import _errors
 
 BUILT_IN = {
     "AcquireTimeout": (TimeoutError,),
+    "AgentBusyError": (RuntimeError,),
     "BackendError": (RuntimeError,),
     "ContextOverflowError": (ValueError,),
     "DeadlockError": (RuntimeError,),
@@ -23,6 +24,7 @@ BUILT_IN = {
     "InsufficientMemoryError": (MemoryError,),
     "InvalidArgumentError": (ValueError,),
     "InvalidTypeError": (TypeError,),
+    "MissingDependencyError": (ImportError,),
     "ModelDownloadError": (OSError,),
     "ModelLoadError": (OSError, ValueError),
     "PermitBusyError": (RuntimeError,),

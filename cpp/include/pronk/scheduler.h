@@ -143,6 +143,10 @@ class PRONK_API InferenceScheduler {
   /// acquire() does.
   Ticket enqueue(const AcquireOptions& options = {});
 
+  /// Throws DeadlockError when `owner` itself holds every permit: it must not wait for what needs
+  /// one, such as a queued generation.
+  void check_deadlock(std::uint64_t owner) const;
+
   /// A generation that waits for its own permit, runs and gives it back. Returns at once. Throws
   /// PoolNotInitialisedError, InvalidArgumentError, ContextOverflowError, QueueFullError,
   /// SchedulerClosedError.
