@@ -86,7 +86,7 @@ types: install $(done)/lint
 	$(py) -m mypy -p pronk
 	$(py) -m mypy tools/*.py
 	$(py) -m mypy benchmarks
-	$(py) -m mypy examples
+	$(py) -m mypy examples/*.py
 	$(in_venv) pyright --warnings $(VENV)/lib/python*/site-packages/pronk/_core.pyi
 	$(in_venv) pyright --verifytypes pronk --ignoreexternal
 
