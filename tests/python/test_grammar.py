@@ -110,6 +110,39 @@ def test_logprobs(model: ScriptedModel, scheduler: pronk.InferenceScheduler) -> 
         assert entry.logprob <= max(logprob for _, logprob in entry.top) + 1e-5
 
 
+def test_what_has_to_follow_is_taken_at_once(
+    model: ScriptedModel, scheduler: pronk.InferenceScheduler
+) -> None:
+    fixed = "the quick brown fox jumps over the lazy dog"
+    grammar = f'root ::= ("a" | "b") "{fixed} é" [0-9] "{fixed}"'
+    before = model.counters.decodes_finished
+    done = scheduler.generate("Q", grammar=grammar, temperature=0).result()
+    decodes = model.counters.decodes_finished - before
+    assert re.fullmatch(f"[ab]{fixed} é[0-9]{fixed}", done.text)
+    # A step each would be one for every token.
+    assert decodes < 20
+    assert done.usage.completion_tokens == len(done.tokens) == len(done.text.encode())
+    # Log probabilities take a step each, and make no difference to the text.
+    slow = scheduler.generate("Q", grammar=grammar, temperature=0, logprobs=0).result()
+    assert slow.text == done.text
+    assert slow.tokens == done.tokens
+    assert slow.logprobs is not None
+    assert len(slow.logprobs) == len(slow.tokens)
+
+
+@pytest.mark.parametrize(("max_tokens", "stop"), [(5, ()), (200, "brown")])
+def test_what_has_to_follow_ends_where_it_should(
+    scheduler: pronk.InferenceScheduler, max_tokens: int, stop: Any
+) -> None:
+    grammar = 'root ::= [ab] " the quick brown fox jumps" [0-9]'
+    done = scheduler.generate("Q", grammar=grammar, max_tokens=max_tokens, stop=stop).result()
+    if stop:
+        assert (done.text[1:], done.finish_reason) == (" the quick ", "stop")
+    else:
+        assert (done.text[1:], done.finish_reason) == (" the", "length")
+        assert done.usage.completion_tokens == 5
+
+
 BAD_GRAMMARS = [
     ("", "empty"),
     ("foo", "::="),
