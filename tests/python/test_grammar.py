@@ -110,6 +110,57 @@ def test_logprobs(model: ScriptedModel, scheduler: pronk.InferenceScheduler) -> 
         assert entry.logprob <= max(logprob for _, logprob in entry.top) + 1e-5
 
 
+@pytest.mark.parametrize("top_k", [0, 1, 40])
+def test_large_vocabulary(top_k: int) -> None:
+    # Some positions allow thousands of tokens, others few that are none of the likeliest.
+    words = [f"w{number:04}" for number in range(5000)]
+    model = ScriptedModel(pieces=[*(bytes([byte]) for byte in range(256)), *words])
+    with pronk.InferenceScheduler(2, engine=model.engine, n_ctx=256) as scheduler:
+        for seed in range(6):
+            done = scheduler.generate(
+                "Q",
+                grammar='root ::= "w" [0-9]{4} ("x" | "yz") "w" [0-4]{4} "!"',
+                top_k=top_k,
+                temperature=1,
+                seed=seed,
+            ).result()
+            assert re.fullmatch(r"w\d{4}(x|yz)w[0-4]{4}!", done.text)
+
+
+def test_tool_calls_at_a_high_temperature(scheduler: pronk.InferenceScheduler) -> None:
+    user = [{"role": "user", "content": "Go."}]
+    tools = [
+        {
+            "type": "function",
+            "function": {
+                "name": "go",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"to": {"type": "string"}, "n": {"type": "integer"}},
+                    "required": ["to"],
+                },
+            },
+        }
+    ]
+    options: dict[str, Any] = {"temperature": 1.5, "max_tokens": 150}
+    plain = [scheduler.generate(f"P{i}", seed=i, max_tokens=60) for i in range(10)]
+    alone = [g.result().text for g in plain]
+    running = [
+        scheduler.chat(user, tools=tools, tool_choice="required", seed=seed, **options)
+        for seed in range(60)
+    ]
+    beside = [scheduler.generate(f"P{i}", seed=i, max_tokens=60) for i in range(10)]
+    for generation in running:
+        done = generation.result()
+        assert done.finish_reason in ("tool_calls", "length")
+        assert done.message is not None
+        for each in done.message.get("tool_calls", []):
+            assert each["function"]["name"] == "go"
+            arguments = json.loads(each["function"]["arguments"])
+            jsonschema.validate(arguments, tools[0]["function"]["parameters"])  # type: ignore[index]
+    assert [g.result().text for g in beside] == alone
+
+
 def test_what_has_to_follow_is_taken_at_once(
     model: ScriptedModel, scheduler: pronk.InferenceScheduler
 ) -> None:
