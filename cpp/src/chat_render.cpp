@@ -8,7 +8,7 @@
 #include "chat_messages.h"
 #include "chat_parser.h"
 #include "chat_template.h"
-#include "engine_impl.h"
+#include "inner_tokens.h"
 #include "pronk/error.h"
 
 namespace pronk::inline v0 {
@@ -54,29 +54,6 @@ void read_kwargs(const ChatParams& params, common_chat_templates_inputs& inputs)
   }
 }
 
-bool adds_space(const InferenceEngine& engine) {
-  std::string text;
-  for (const Token token : engine.impl().tokenize("a", false, false)) {
-    engine.impl().append_piece(token, false, text);
-  }
-  return text == " a";
-}
-
-// Tokens of a part of a text that is not its beginning: without what some vocabularies put before a
-// text.
-std::vector<Token> tokenize_inner(const InferenceEngine& engine, const std::string& text) {
-  if (text.empty()) return {};
-  if (adds_space(engine)) {
-    const std::vector<Token> lead = engine.tokenize("\n", false, true);
-    std::vector<Token> tokens = engine.tokenize("\n" + text, false, true);
-    if (tokens.size() >= lead.size() && std::equal(lead.begin(), lead.end(), tokens.begin())) {
-      tokens.erase(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(lead.size()));
-      return tokens;
-    }
-  }
-  return engine.tokenize(text, false, true);
-}
-
 // Control tokens are read out of each part between two marks, so that none of them comes of what
 // was marked.
 void tokenize_prompt(const InferenceEngine& engine, const std::string& marked,
@@ -87,7 +64,7 @@ void tokenize_prompt(const InferenceEngine& engine, const std::string& marked,
     const std::size_t end = std::min(marked.find(mark, begin), marked.size());
     const std::string part = marked.substr(begin, end - begin);
     const std::vector<Token> tokens =
-        begin == 0 ? engine.tokenize(part, !has_bos, true) : tokenize_inner(engine, part);
+        begin == 0 ? engine.tokenize(part, !has_bos, true) : tokenize_inner(engine, part, true);
     chat.prompt.insert(chat.prompt.end(), tokens.begin(), tokens.end());
     chat.text += part;
     begin = end + mark.size();

@@ -136,6 +136,11 @@ void DecodeLoop::take(Run& run) {
   if (engine_->is_eog(sampling.token)) return end_run(run, FinishReason::kStop, nullptr);
   const bool logprobs = run.generation->params.logprobs >= 0;
   append(run, sampling.token, logprobs ? &sampling.logprob : nullptr);
+  // What has to follow goes through the model in one go, like a prompt.
+  for (const Token token : sampling.forced) {
+    if (run.text.stopped() || run.full()) break;
+    append(run, token, nullptr);
+  }
   if (run.text.stopped() || sampling.finished) {
     end_run(run, FinishReason::kStop, nullptr);
   } else if (run.full()) {

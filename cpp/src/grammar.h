@@ -40,10 +40,13 @@ class Grammar {
   virtual void accept(Token token) = 0;
   /// The text is complete, and nothing can follow it.
   virtual bool finished() const = 0;
+  /// Takes the tokens that have to come next, where only one text can, and returns them. The last
+  /// one of that text is left out: it might be another one together with what follows.
+  virtual std::vector<Token> take_forced() { return {}; }
 };
 
 /// `shown` are the control tokens whose spelling belongs to the text, ascending; no other control
-/// token is ever allowed. Throws GrammarError with the reason.
+/// token is ever allowed. `engine` has to outlive it. Throws GrammarError with the reason.
 std::unique_ptr<Grammar> make_grammar(const InferenceEngine& engine, const GrammarSpec& spec,
                                       const std::vector<Token>& shown);
 

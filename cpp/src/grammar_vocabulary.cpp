@@ -34,6 +34,28 @@ bool decode_utf8_byte(unsigned char byte, std::uint32_t& value, int& n_remain,
   return true;
 }
 
+void append_utf8(std::uint32_t code_point, std::string& out) {
+  const auto tail = [&](int shift) {
+    out += static_cast<char>(0x80 | (code_point >> shift & 0x3f));
+  };
+  if (code_point < 0x80) {
+    out += static_cast<char>(code_point);
+  } else if (code_point < 0x800) {
+    out += static_cast<char>(0xc0 | code_point >> 6);
+    tail(0);
+  } else if (code_point < 0x10000) {
+    if (code_point >= 0xd800 && code_point < 0xe000) return;
+    out += static_cast<char>(0xe0 | code_point >> 12);
+    tail(6);
+    tail(0);
+  } else if (code_point < 0x110000) {
+    out += static_cast<char>(0xf0 | code_point >> 18);
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+}
+
 namespace {
 
 // Appends the characters of `text` and a 0.

@@ -15,6 +15,9 @@ namespace pronk::inline v0 {
 bool decode_utf8_byte(unsigned char byte, std::uint32_t& value, int& n_remain,
                       std::vector<std::uint32_t>& out);
 
+/// Nothing for what is no character.
+void append_utf8(std::uint32_t code_point, std::string& out);
+
 /// A token's text.
 struct GrammarPiece {
   const std::uint32_t* code_points = nullptr;  ///< whole characters, then 0

@@ -28,7 +28,8 @@ struct LaneSampling {
   std::vector<float> own_row;              ///< a copy of the logits, which outlives the next decode
 
   Token token = 0;
-  bool finished = false;  ///< with this token the text is complete, by its grammar
+  std::vector<Token> forced;  ///< what has to follow it, by the grammar
+  bool finished = false;      ///< with this token the text is complete, by its grammar
   TokenLogprob logprob;
   std::exception_ptr error;
   bool bad_row = false;  ///< the error is the logits', so that what they come from is of no use
@@ -36,6 +37,7 @@ struct LaneSampling {
 
  private:
   void choose_allowed(std::span<const float> row);
+  bool mask_likeliest(std::span<const float> row, std::vector<float>& allowed) const;
 
   const std::int32_t n_top_;  // -1: no log probabilities
 };

@@ -11,6 +11,7 @@
 #include "grammar_rules.h"
 #include "grammar_scan.h"
 #include "grammar_vocabulary.h"
+#include "inner_tokens.h"
 #include "pronk/error.h"
 #include "src/llama-grammar.h"
 
@@ -22,6 +23,8 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr std::size_t kMaxStacks = 4096;
 // What a pattern looks at: the machine behind it recurses once per character.
 constexpr std::size_t kPatternWindow = 4096;
+// What is taken at once of a text without a choice.
+constexpr std::size_t kMaxForcedBytes = 512;
 // The rule that stands for the beginning of every text.
 constexpr std::uint32_t kBegin = 1;
 
@@ -118,7 +121,8 @@ class LlamaGrammar final : public Grammar {
  public:
   LlamaGrammar(const InferenceEngine& engine, const GrammarSpec& spec,
                const std::vector<Token>& shown)
-      : vocabulary_(grammar_vocabulary(engine)),
+      : engine_(engine),
+        vocabulary_(grammar_vocabulary(engine)),
         spelled_(spell(engine, shown)),
         waiting_(spec.lazy),
         grammar_{nullptr, parse_rules(scan(engine, spec.gbnf), vocabulary_->size()),
@@ -202,6 +206,25 @@ class LlamaGrammar final : public Grammar {
     grammar_.partial_utf8 = each.partial_utf8;
   }
 
+  std::vector<Token> take_forced() override {
+    if (waiting_ || grammar_.partial_utf8.n_remain != 0) return {};
+    const std::string text = forced_text();
+    std::vector<Token> tokens = tokenize_inner(engine_, text, false);
+    if (tokens.size() < 2) return {};
+    std::string spelled;
+    for (const Token token : tokens) engine_.impl().append_piece(token, false, spelled);
+    if (spelled != text) return {};
+    tokens.pop_back();
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (!allows(tokens[i])) {
+        tokens.resize(i);
+        break;
+      }
+      accept(tokens[i]);
+    }
+    return tokens;
+  }
+
   bool finished() const override {
     return !waiting_ && std::all_of(grammar_.stacks.begin(), grammar_.stacks.end(),
                                     [](const auto& stack) { return stack.empty(); });
@@ -279,6 +302,36 @@ class LlamaGrammar final : public Grammar {
     }
     rejected.insert(rejected.end(), rest.begin(), rest.end());
     return rejected;
+  }
+
+  // The only text that can come next, as far as there is only one.
+  std::string forced_text() {
+    const llama_grammar_stacks stacks = grammar_.stacks;
+    std::string text;
+    while (text.size() < kMaxForcedBytes) {
+      std::uint32_t code_point = 0;
+      for (const llama_grammar_stack& stack : grammar_.stacks) {
+        const std::uint32_t next = stack.empty() ? 0 : only_character(stack.back());
+        if (next == 0 || (code_point != 0 && next != code_point)) {
+          grammar_.stacks = stacks;
+          return text;
+        }
+        code_point = next;
+      }
+      llama_grammar_accept(&grammar_, code_point);
+      if (grammar_.stacks.empty() || grammar_.stacks.size() > kMaxStacks) break;
+      append_utf8(code_point, text);
+    }
+    grammar_.stacks = stacks;
+    return text;
+  }
+
+  // 0 where there is more than one, or something else.
+  static std::uint32_t only_character(const llama_grammar_element* element) {
+    if (element->type != LLAMA_GRETYPE_CHAR) return 0;
+    const llama_gretype next = element[1].type;
+    const bool several = next == LLAMA_GRETYPE_CHAR_ALT || next == LLAMA_GRETYPE_CHAR_RNG_UPPER;
+    return several ? 0 : element->value;
   }
 
   void follow(std::uint32_t code_point) {
@@ -364,6 +417,7 @@ class LlamaGrammar final : public Grammar {
     if (accept_text(std::string_view(said_).substr(begin))) waiting_ = false;
   }
 
+  const InferenceEngine& engine_;
   const std::shared_ptr<const GrammarVocabulary> vocabulary_;
   const std::map<Token, SpelledPiece> spelled_;
   bool waiting_;

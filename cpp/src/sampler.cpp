@@ -155,6 +155,11 @@ Token Sampler::sample(std::span<const float> logits, std::int32_t n_top, TokenLo
   return token;
 }
 
+std::size_t Sampler::n_likeliest() const noexcept {
+  if (penalties_ || !bias_.empty()) return 0;
+  return temperature_ > 0 ? static_cast<std::size_t>(top_k_) : 1;
+}
+
 float Sampler::biased(std::span<const float> logits, Token token) const {
   const auto bias = std::lower_bound(bias_.begin(), bias_.end(), token,
                                      [](const auto& b, Token t) { return b.token < t; });

@@ -33,6 +33,9 @@ class Sampler {
   /// entry is filled in, with up to `n_top` possible alternatives; probabilities are those after
   /// (1). Throws BackendError when no token has a finite logit or one has +infinity.
   Token sample(std::span<const float> logits, std::int32_t n_top, TokenLogprob* logprobs);
+  /// How many of the likeliest tokens matter, where only the logits as they are decide which these
+  /// are; 0 where all matter.
+  std::size_t n_likeliest() const noexcept;
   /// The logit of `token` under the bias.
   float biased(std::span<const float> logits, Token token) const;
   /// Takes a token into the history that penalties look at: prompt tokens first, then each chosen

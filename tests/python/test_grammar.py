@@ -110,6 +110,90 @@ def test_logprobs(model: ScriptedModel, scheduler: pronk.InferenceScheduler) -> 
         assert entry.logprob <= max(logprob for _, logprob in entry.top) + 1e-5
 
 
+@pytest.mark.parametrize("top_k", [0, 1, 40])
+def test_large_vocabulary(top_k: int) -> None:
+    # Some positions allow thousands of tokens, others few that are none of the likeliest.
+    words = [f"w{number:04}" for number in range(5000)]
+    model = ScriptedModel(pieces=[*(bytes([byte]) for byte in range(256)), *words])
+    with pronk.InferenceScheduler(2, engine=model.engine, n_ctx=256) as scheduler:
+        for seed in range(6):
+            done = scheduler.generate(
+                "Q",
+                grammar='root ::= "w" [0-9]{4} ("x" | "yz") "w" [0-4]{4} "!"',
+                top_k=top_k,
+                temperature=1,
+                seed=seed,
+            ).result()
+            assert re.fullmatch(r"w\d{4}(x|yz)w[0-4]{4}!", done.text)
+
+
+def test_tool_calls_at_a_high_temperature(scheduler: pronk.InferenceScheduler) -> None:
+    user = [{"role": "user", "content": "Go."}]
+    tools = [
+        {
+            "type": "function",
+            "function": {
+                "name": "go",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"to": {"type": "string"}, "n": {"type": "integer"}},
+                    "required": ["to"],
+                },
+            },
+        }
+    ]
+    options: dict[str, Any] = {"temperature": 1.5, "max_tokens": 150}
+    plain = [scheduler.generate(f"P{i}", seed=i, max_tokens=60) for i in range(10)]
+    alone = [g.result().text for g in plain]
+    running = [
+        scheduler.chat(user, tools=tools, tool_choice="required", seed=seed, **options)
+        for seed in range(60)
+    ]
+    beside = [scheduler.generate(f"P{i}", seed=i, max_tokens=60) for i in range(10)]
+    for generation in running:
+        done = generation.result()
+        assert done.finish_reason in ("tool_calls", "length")
+        assert done.message is not None
+        for each in done.message.get("tool_calls", []):
+            assert each["function"]["name"] == "go"
+            arguments = json.loads(each["function"]["arguments"])
+            jsonschema.validate(arguments, tools[0]["function"]["parameters"])  # type: ignore[index]
+    assert [g.result().text for g in beside] == alone
+
+
+def test_what_has_to_follow_is_taken_at_once(
+    model: ScriptedModel, scheduler: pronk.InferenceScheduler
+) -> None:
+    fixed = "the quick brown fox jumps over the lazy dog"
+    grammar = f'root ::= ("a" | "b") "{fixed} é" [0-9] "{fixed}"'
+    before = model.counters.decodes_finished
+    done = scheduler.generate("Q", grammar=grammar, temperature=0).result()
+    decodes = model.counters.decodes_finished - before
+    assert re.fullmatch(f"[ab]{fixed} é[0-9]{fixed}", done.text)
+    # A step each would be one for every token.
+    assert decodes < 20
+    assert done.usage.completion_tokens == len(done.tokens) == len(done.text.encode())
+    # Log probabilities take a step each, and make no difference to the text.
+    slow = scheduler.generate("Q", grammar=grammar, temperature=0, logprobs=0).result()
+    assert slow.text == done.text
+    assert slow.tokens == done.tokens
+    assert slow.logprobs is not None
+    assert len(slow.logprobs) == len(slow.tokens)
+
+
+@pytest.mark.parametrize(("max_tokens", "stop"), [(5, ()), (200, "brown")])
+def test_what_has_to_follow_ends_where_it_should(
+    scheduler: pronk.InferenceScheduler, max_tokens: int, stop: Any
+) -> None:
+    grammar = 'root ::= [ab] " the quick brown fox jumps" [0-9]'
+    done = scheduler.generate("Q", grammar=grammar, max_tokens=max_tokens, stop=stop).result()
+    if stop:
+        assert (done.text[1:], done.finish_reason) == (" the quick ", "stop")
+    else:
+        assert (done.text[1:], done.finish_reason) == (" the", "length")
+        assert done.usage.completion_tokens == 5
+
+
 BAD_GRAMMARS = [
     ("", "empty"),
     ("foo", "::="),
