@@ -29,7 +29,12 @@ Status = Literal[
 
 @dataclass(frozen=True)
 class AgentUsage:
-    """Tokens of one model call, or of all calls of a run."""
+    """Tokens of one model call, or of all calls of a run.
+
+    Example:
+        >>> usage = agent.run("What is 12 * 34?").usage
+        >>> evaluated = usage.prompt_tokens - usage.cached_tokens
+    """
 
     prompt_tokens: int = 0
     """All tokens of the prompts."""
@@ -48,7 +53,13 @@ class AgentUsage:
 
 @dataclass(frozen=True)
 class AgentCall:
-    """A call of a tool that the model asks for."""
+    """A call of a tool that the model asks for.
+
+    Example:
+        >>> for event in agent.stream("What is 12 * 34?"):
+        ...     if event.type == "tool_start":
+        ...         print(event.call.name, event.call.arguments)
+    """
 
     id: str
     """Names the call in the messages, and among all events of a run."""
@@ -60,7 +71,12 @@ class AgentCall:
 
 @dataclass(frozen=True)
 class AgentCallResult:
-    """What became of a call."""
+    """What became of a call.
+
+    Example:
+        >>> results = agent.run("What is 12 * 34?").results
+        >>> failed = [result.call.name for result in results if result.status != "ok"]
+    """
 
     call: AgentCall
     status: Status
@@ -75,7 +91,13 @@ class AgentCallResult:
 
 @dataclass(frozen=True)
 class AgentResult:
-    """What a run came to."""
+    """What a run came to.
+
+    Example:
+        >>> result = agent.run("What is 12 * 34?")
+        >>> if result.reason == "done":
+        ...     print(result.text)
+    """
 
     text: str
     """What the model said last; for reason 'done' its answer."""

@@ -28,6 +28,14 @@ class Tool(Generic[P, R]):
     Attributes:
         needs_approval: Whether an agent asks before each call.
         timeout: Seconds that a call may take, or None.
+
+    Example:
+        >>> @pronk.tool
+        ... def multiply(a: int, b: int) -> int:
+        ...     "Return the product of two numbers."
+        ...     return a * b
+        >>> multiply(12, 34)
+        408
     """
 
     def __init__(
