@@ -579,7 +579,7 @@ def test_ends_at_random_instants(start: Start, where: str) -> None:
             if await anext(stream, None) is None:
                 break
 
-    for _ in range(60):
+    for _ in range(30):
         agent = pronk.Agent(scheduler, tools=[tool, task])
         stream = agent.stream("?")
         events = rng.randrange(total)

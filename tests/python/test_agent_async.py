@@ -294,7 +294,7 @@ def test_cancels_at_random_instants(run: Run, start: Start) -> None:
     scheduler = start(reply)
 
     async def main() -> None:
-        for _ in range(60):
+        for _ in range(30):
             agent = pronk.Agent(scheduler, tools=[sync, task, asks], approve=approve)
             with anyio.move_on_after(rng.random() * 0.03):
                 await agent.run_async("?")
