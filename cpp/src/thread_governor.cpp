@@ -1,6 +1,7 @@
 #include "thread_governor.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pronk::inline v0 {
 namespace {
@@ -14,12 +15,21 @@ constexpr double kGain = 0.95;
 // Seconds of batches between trials: the first pause and the longest.
 constexpr double kMinPause = 0.5;
 constexpr double kMaxPause = 60;
+// A number that is so many times slower in its first batch is not given another, where batches take
+// about the same time each, and where they do not.
+constexpr double kHopeless = 1.25;
+constexpr double kHopelessUnsteady = 2.5;
+// Batches whose times differ by such a part of it are steady.
+constexpr double kSteady = 0.2;
 // A batch that takes so many times the usual is slow; so many slow ones call for a trial at once.
 constexpr double kSlow = 2.5;
 constexpr std::int32_t kSlowBatches = 2;
 constexpr double kSmoothing = 0.1;
 
 }  // namespace
+
+ThreadGovernor::ThreadGovernor(std::int32_t most)
+    : most_(most), chosen_(most), next_trial_(kMinPause) {}
 
 void ThreadGovernor::observe(std::int32_t n_tokens, double seconds) {
   if (most_ == 1) return;
@@ -36,12 +46,13 @@ void ThreadGovernor::watch(std::int32_t n_tokens, double seconds) {
     shape_ = n_tokens;
     n_watched_ = 0;
     n_slow_ = 0;
-    usual_ = seconds;
+    usual_ = spread_ = seconds;
   }
   ++n_watched_;
   if (seconds > kSlow * usual_) {
     ++n_slow_;
   } else {
+    spread_ += kSmoothing * (std::abs(seconds - usual_) - spread_);
     usual_ += kSmoothing * (seconds - usual_);
   }
   if (n_slow_ >= kSlowBatches && chosen_ > 1) {
@@ -75,8 +86,8 @@ void ThreadGovernor::compare(std::int32_t n_tokens, double seconds) {
   (odd_ ? other_seconds_ : chosen_seconds_) += seconds;
   odd_ = !odd_;
   ++n_tried_;
-  // A number that is many times slower needs no second look.
-  const bool hopeless = n_tried_ == 2 && other_seconds_ > kSlow * chosen_seconds_;
+  const double limit = spread_ < kSteady * usual_ ? kHopeless : kHopelessUnsteady;
+  const bool hopeless = n_tried_ == 2 && other_seconds_ > limit * chosen_seconds_;
   if (hopeless || n_tried_ == 2 * kPairs) end_trial(other_seconds_ < kGain * chosen_seconds_);
 }
 

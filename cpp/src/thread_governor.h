@@ -13,7 +13,7 @@ namespace pronk::inline v0 {
 class ThreadGovernor {
  public:
   /// Starts at `most`, the threads that there are.
-  explicit ThreadGovernor(std::int32_t most) : most_(most), chosen_(most) {}
+  explicit ThreadGovernor(std::int32_t most);
 
   /// The number for the next batch.
   std::int32_t n_threads() const noexcept { return trying_ && odd_ ? other_ : chosen_; }
@@ -36,6 +36,7 @@ class ThreadGovernor {
   std::int32_t n_watched_ = 0;  // batches of the same size in a row
   std::int32_t shape_ = 0;      // that size
   double usual_ = 0;            // smoothed time of such a batch
+  double spread_ = 0;           // smoothed distance from that
   std::int32_t n_slow_ = 0;     // recent ones far above it
   bool upwards_ = false;        // the direction of the latest trial
 
