@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxBrackets = std::size_t{1} << 16;
+// Operators nest without brackets, within one tag.
+constexpr std::size_t kMaxTagBytes = std::size_t{1} << 15;
 // Parsing and rendering recurse with the nesting of the template, which its brackets bound, and a
 // few macros with that of the tools' schemas.
 constexpr std::size_t kBaseStack = std::size_t{64} << 20;
@@ -41,6 +43,16 @@ std::size_t stack_for(const std::string& source) {
     throw InvalidArgumentError("chat_template: got " + std::to_string(brackets) +
                                " brackets, expected at most " + std::to_string(kMaxBrackets) +
                                ", use a simpler one");
+  }
+  for (std::size_t at = 0; (at = source.find('{', at)) != std::string::npos; ++at) {
+    if (at + 1 == source.size() || (source[at + 1] != '{' && source[at + 1] != '%')) continue;
+    const std::size_t end = source.find(source[at + 1] == '{' ? "}}" : "%}", at);
+    const std::size_t length = std::min(end, source.size()) - at;
+    if (length > kMaxTagBytes) {
+      throw InvalidArgumentError("chat_template: got a tag of " + std::to_string(length) +
+                                 " bytes, expected at most " + std::to_string(kMaxTagBytes) +
+                                 ", cut it in several");
+    }
   }
   return kBaseStack + brackets * kStackPerBracket;
 }

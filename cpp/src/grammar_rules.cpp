@@ -95,4 +95,41 @@ std::int64_t find_left_recursion(const std::vector<RuleShape>& rules) {
   return -1;
 }
 
+std::int64_t find_long_skip(const std::vector<RuleShape>& rules, std::size_t most) {
+  const std::vector<bool> empty = find_empty(rules);
+  const Graph first = find_first(rules);
+  // In how many places a text can begin, for each rule; at most a little more than `most`.
+  std::vector<std::size_t> places(rules.size(), 1);
+  const auto places_of = [&](std::int64_t element) {
+    return element < 0 ? 1 : places[static_cast<std::size_t>(element)];
+  };
+  // Over what can be left out, from `at` on.
+  const auto count = [&](const std::vector<std::int64_t>& sequence, std::size_t at) {
+    std::size_t sum = 0;
+    const std::size_t enough = at < sequence.size() ? most + places_of(sequence[at]) : 0;
+    for (; at < sequence.size() && sum <= enough; ++at) {
+      sum += places_of(sequence[at]);
+      if (sequence[at] < 0 || !empty[static_cast<std::size_t>(sequence[at])]) break;
+    }
+    return sum;
+  };
+  std::vector<bool> seen(rules.size());
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    walk(first, i, seen, [&](std::size_t node) {
+      std::size_t sum = 0;
+      for (const auto& sequence : rules[node]) sum += count(sequence, 0);
+      places[node] = std::max<std::size_t>(1, sum);
+    });
+  }
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    for (const auto& sequence : rules[i]) {
+      for (std::size_t at = 0; at < sequence.size(); ++at) {
+        if (count(sequence, at) > most + places_of(sequence[at]))
+          return static_cast<std::int64_t>(i);
+      }
+    }
+  }
+  return -1;
+}
+
 }  // namespace pronk::inline v0

@@ -21,6 +21,8 @@ namespace {
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // Readings of a text that a grammar may leave open at once.
 constexpr std::size_t kMaxStacks = 4096;
+// Parts in a row that may all be left out: the machine tries every way through them.
+constexpr std::size_t kMostSkipped = 32;
 // What a pattern looks at: the machine behind it recurses once per character.
 constexpr std::size_t kPatternWindow = 4096;
 // What is taken at once of a text without a choice.
@@ -82,6 +84,11 @@ void check_references(const llama_grammar_parser& parser, std::size_t n_vocab) {
   if (const std::int64_t rule = find_left_recursion(shapes); rule >= 0) {
     refuse("the rule '" + names[static_cast<std::uint32_t>(rule)] + "' that can begin with itself",
            "rules that take up text before they come back to themselves", "rewrite it");
+  }
+  if (const std::int64_t rule = find_long_skip(shapes, kMostSkipped); rule >= 0) {
+    refuse("the rule '" + names[static_cast<std::uint32_t>(rule)] + "' with more than " +
+               std::to_string(kMostSkipped) + " parts in a row that may be left out",
+           "fewer", "repeat what is not empty, as in [a-z]{0,20}");
   }
 }
 

@@ -36,6 +36,11 @@ def to_json(what: str, value: object) -> str:
 
 def tool_name(choice: Mapping[str, object]) -> str:
     """Return the name in OpenAI's form of a tool choice."""
+    if not isinstance(choice, Mapping):
+        raise InvalidTypeError(
+            f"tool_choice: got {choice!r:.80}, expected a str or a dict, "
+            "pass 'auto', 'none', 'required' or the name of a tool"
+        )
     function = choice.get("function")
     name = function.get("name") if isinstance(function, Mapping) else choice.get("name")
     if choice.get("type") != "function" or not isinstance(name, str) or not name:

@@ -121,7 +121,7 @@ class Tool(Generic[P, R]):
     def _documentation(self) -> Documentation:
         return documentation_of(self._function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._function(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> Tool[..., R]:

@@ -405,6 +405,8 @@ BAD_TEMPLATES = [
     "{{ 1 / 0 ",
     "x" * (2 << 20),
     "{{ " + "(" * 100_000 + ")" * 100_000 + " }}",
+    "{{ 1" + "+1" * 100_000 + " }}",
+    "{{ " + "-" * 200_000 + "1 }}",
 ]
 
 
@@ -412,6 +414,17 @@ BAD_TEMPLATES = [
 def test_bad_templates(model: ScriptedModel, template: str) -> None:
     with pytest.raises(pronk.InvalidArgumentError, match="chat_template"):
         model.engine.render_chat(USER, chat_template=template)
+
+
+@pytest.mark.parametrize("tag", ["{{ 1" + "+1" * 16_000 + " }}", "{{ " + "-" * 32_000 + "1 }}"])
+def test_operators_nest_as_deep_as_a_tag_is_long(model: ScriptedModel, tag: str) -> None:
+    assert model.engine.render_chat(USER, chat_template=tag) in {"16001", "1"}
+
+
+def test_a_tool_choice_of_the_wrong_type(scheduler: pronk.InferenceScheduler) -> None:
+    for choice in ([], ("a",), 3):
+        with pytest.raises(pronk.InvalidTypeError, match="tool_choice"):
+            scheduler.chat(USER, tool_choice=choice)
 
 
 def test_a_refused_chat_takes_no_permit(

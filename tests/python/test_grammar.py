@@ -428,3 +428,45 @@ def test_random_schemas_on_the_default_model() -> None:
             jsonschema.validate(done.parsed, schema)
     print(f"{n_whole} of {N_SCHEMAS} whole, the others cut at 200 tokens")
     assert n_whole > N_SCHEMAS // 3
+
+
+def doubling(n: int) -> str:
+    rules = [f"r{i} ::= r{i + 1} r{i + 1}" for i in range(n)]
+    return "\n".join([*rules, f'r{n} ::= "a"?', "root ::= r0"])
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [doubling(60), doubling(8), 'root ::= (("a"?){40}){40}', 'root ::= ("a"? "b"?){20} "c"'],
+)
+def test_many_ways_to_leave_parts_out_are_refused(
+    scheduler: pronk.InferenceScheduler, grammar: str
+) -> None:
+    # Following such a grammar takes time and memory with a power of their number.
+    with pytest.raises(pronk.GrammarError, match="left out"):
+        scheduler.generate("x", grammar=grammar)
+    with pytest.raises(pronk.GrammarError, match="left out"):
+        scheduler.generate("x", json_schema={"type": "string", "pattern": "^(a*b*c*d*){50}$"})
+
+
+def test_optional_parts_up_to_the_limit(scheduler: pronk.InferenceScheduler) -> None:
+    for grammar in (doubling(5), 'root ::= ("a"?){30} "c"', "root ::= [a-z]{0,2000}"):
+        done = scheduler.generate("x", grammar=grammar, max_tokens=4).result(60)
+        assert done.finish_reason in {"stop", "length"}
+
+
+@pytest.mark.parametrize("grammar", ['root ::= "yes" | "no"', 'root ::= "a"*'])
+def test_a_grammar_for_the_answer_to_a_chat(
+    scheduler: pronk.InferenceScheduler, grammar: str
+) -> None:
+    messages = [{"role": "user", "content": "Is it?"}]
+    done = scheduler.chat(messages, grammar=grammar, max_tokens=8, seed=1).result(60)
+    assert done.message is not None
+    assert re.fullmatch("yes|no|a*", done.message["content"] or "")
+
+
+@pytest.mark.parametrize("schema", [{}, True])
+def test_any_json_in_a_chat(scheduler: pronk.InferenceScheduler, schema: object) -> None:
+    messages = [{"role": "user", "content": "Say something"}]
+    done = scheduler.chat(messages, json_schema=schema, max_tokens=8, seed=1).result(60)
+    assert done.finish_reason in {"stop", "length"}

@@ -437,3 +437,11 @@ def test_importing_pronk_imports_none_of_them(child: Callable[..., Any]) -> None
         assert not heavy & set(sys.modules), heavy & set(sys.modules)
         """
     )
+
+
+def test_a_parameter_named_self() -> None:
+    def double(self: int) -> int:
+        """Double it."""
+        return 2 * self
+
+    assert pronk.tool(double)(self=3) == 6
