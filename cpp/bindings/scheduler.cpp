@@ -369,7 +369,7 @@ void bind_scheduler(nb::module_& m) {
           [](Scheduler& self, nb::handle, nb::handle, nb::handle) {
             LogScope log;
             DetachGil detached;
-            self.close();
+            self.close(false, std::nullopt, look_up_signals(detached));
           },
           unchecked("kind"), unchecked("error"), unchecked("traceback"),
           nb::sig("def __exit__(self, kind: object, error: object, traceback: object, /) -> None"))

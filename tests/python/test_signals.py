@@ -136,6 +136,20 @@ def test_creation_of_the_pool(by: str, drain: Drain) -> None:
     scheduler.close()
 
 
+def test_the_end_of_a_with_block() -> None:
+    model = ScriptedModel()
+    model.fault("block", ignore_abort=True)
+    scheduler = pronk.InferenceScheduler(1, engine=model.engine, n_ctx=64)
+    with interrupted(), scheduler:
+        generation = scheduler.generate("abc")
+        assert model.wait_blocked()
+    assert scheduler.closed
+    model.release_blocked()
+    with pytest.raises(pronk.SchedulerClosedError):
+        scheduler.acquire()
+    assert generation.result(20).finish_reason == "cancelled"
+
+
 def test_closing_while_the_pool_is_created() -> None:
     model = ScriptedModel()
     model.fault("block", point="make_backend", call=2)
