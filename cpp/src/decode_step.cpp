@@ -13,8 +13,6 @@ namespace {
 // A decode that fails may succeed with the lane alone: the fault may be another lane's, or pass.
 // Twice is for good.
 constexpr std::int32_t kMaxFailures = 2;
-// Common tokens, beyond those already known, for which a prompt waits.
-constexpr std::size_t kWorthWaiting = 16;
 
 constexpr const char* kUnknownException = "an exception of an unknown type";
 
@@ -115,7 +113,7 @@ bool DecodeLoop::must_wait(const GenerationState& generation, bool waited) {
   const std::span<const Token> prompt(generation.prompt);
   const std::size_t known = sequences_->longest_known(prompt, generation.params.cache_scope);
   Run* ahead = nullptr;
-  std::size_t best = known + (waited ? 1 : kWorthWaiting);
+  std::size_t best = known + (waited ? 1 : kWorthSharing);
   for (const auto& run : runs_) {
     if (run->prefilled || !run->generation->params.cache ||
         run->sequence->scope != generation.params.cache_scope) {
@@ -200,10 +198,7 @@ void DecodeLoop::step_context(std::int32_t context) {
     const Run* run = by_sequence_[id];
     if (run == nullptr || run->awaiting) continue;
     const std::int32_t remaining = run->remaining();
-    const std::int32_t to_pause =
-        run->pause_at - static_cast<std::int32_t>(run->sequence->tokens.size());
-    work_.push_back({static_cast<std::int32_t>(id), remaining,
-                     to_pause > 0 ? std::min(to_pause, remaining) : remaining, run->alone});
+    work_.push_back({static_cast<std::int32_t>(id), remaining, run->until_pause(), run->alone});
   }
   if (work_.empty()) return;
   for (const BatchPlan& plan : policies_[context].plan(work_)) {

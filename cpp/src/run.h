@@ -1,6 +1,7 @@
 // A generation on its lane, as the decode thread sees it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -22,6 +23,15 @@ struct Run {
 
   std::int32_t remaining() const {
     return static_cast<std::int32_t>(tokens.size() - sequence->tokens.size());
+  }
+  /// Tokens that the next step may evaluate: others wait for the prefix, or a checkpoint is due.
+  std::int32_t until_pause() const {
+    std::int32_t most = remaining();
+    for (const std::int32_t at : {pause_at, static_cast<std::int32_t>(sequence->checkpoint_at)}) {
+      const std::int32_t left = at - static_cast<std::int32_t>(sequence->tokens.size());
+      if (left > 0) most = std::min(most, left);
+    }
+    return most;
   }
   /// Nothing more may be sampled.
   bool full() const { return static_cast<std::int32_t>(tokens.size()) >= n_limit; }

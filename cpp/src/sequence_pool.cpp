@@ -55,6 +55,7 @@ void SequencePool::clear(Sequence& sequence) noexcept {
   sequence.tokens.clear();
   cells_.shrink(sequence.cells, 0);
   sequence.exact = 0;
+  sequence.checkpoint = false;
   if (!remove(sequence, -1) || !holds_exactly(sequence)) broken_[sequence.context] = true;
 }
 
@@ -107,6 +108,7 @@ SequencePool::Source SequencePool::best_source(std::span<const Token> prompt,
   if (longest_refused > best.n) {
     ++counters_.refused;
     counters_.refused_reason = reason;
+    best.refused = longest_refused;
   }
   return best;
 }
@@ -115,8 +117,9 @@ std::size_t SequencePool::longest_known(std::span<const Token> prompt,
                                         const std::string& scope) const {
   std::size_t longest = 0;
   for (const auto& sequence : sequences_) {
-    if (sequence->shared && sequence->scope == scope)
-      longest = std::max(longest, common_prefix(sequence->tokens, prompt));
+    if (!sequence->shared || sequence->scope != scope) continue;
+    const std::size_t n = common_prefix(sequence->tokens, prompt.first(prompt.size() - 1));
+    if (n > longest && refusal(*sequence, n) == nullptr) longest = n;
   }
   return longest;
 }
@@ -162,21 +165,44 @@ void SequencePool::park(const Sequence& lane, const Sequence* except) {
   slot->last_used = lane.last_used;
 }
 
+// A copy of what runs, in an empty sequence or in place of the least recently used idle one.
+void SequencePool::leave_checkpoint(const Sequence& running) {
+  Sequence* slot = nullptr;
+  for (const auto& sequence : sequences_) {
+    if (sequence->busy || sequence->context != running.context) continue;
+    if (options_.n_lanes > 0 && may_run(*sequence)) continue;  // not among those that run
+    if (slot == nullptr || sequence->tokens.empty() || sequence->last_used < slot->last_used)
+      slot = sequence.get();
+    if (slot->tokens.empty()) break;
+  }
+  if (slot == nullptr) return;
+  clear(*slot);
+  if (!copy(running, *slot)) return;
+  slot->scope = running.scope;
+  slot->shared = true;
+  slot->checkpoint = true;
+  slot->last_used = ++use_number_;
+  limit_idle();
+}
+
 // Where the prompt is to run: in the source itself when nothing of it would be lost, or when it is
 // the one to lose anyway; else in an empty sequence, else in the least recently used idle one.
 Sequence* SequencePool::target_for(const Source& source) {
-  if (source.sequence != nullptr && !source.sequence->busy && may_run(*source.sequence) &&
-      (source.n == source.sequence->tokens.size() ||
-       contexts_[source.sequence->context]->n_seq() == 1)) {
-    return source.sequence;
-  }
+  Sequence* const in_place = source.sequence != nullptr && !source.sequence->busy &&
+                                     may_run(*source.sequence) &&
+                                     (source.n == source.sequence->tokens.size() ||
+                                      contexts_[source.sequence->context]->n_seq() == 1)
+                                 ? source.sequence
+                                 : nullptr;
+  if (in_place != nullptr && !in_place->checkpoint) return in_place;
   if (options_.n_lanes > 0) return free_lane();
-  Sequence* target = nullptr;
+  Sequence* target = in_place;
   for (const auto& sequence : sequences_) {
-    if (sequence->busy) continue;
+    if (sequence->busy || sequence.get() == in_place) continue;
     if (source.sequence != nullptr && sequence->context != source.sequence->context) continue;
     if (sequence->tokens.empty()) return sequence.get();
-    if (target == nullptr || sequence->last_used < target->last_used) target = sequence.get();
+    if (target == nullptr || target == in_place || sequence->last_used < target->last_used)
+      target = sequence.get();
   }
   return target;
 }
@@ -193,7 +219,8 @@ Sequence* SequencePool::take(std::span<const Token> prompt, const std::string& s
   } else {
     clear(*target);
     if (source.sequence != nullptr && copy(*source.sequence, *target)) {
-      const bool moved = source.n == source.sequence->tokens.size() && !may_run(*source.sequence);
+      const bool moved = source.n == source.sequence->tokens.size() &&
+                         !may_run(*source.sequence) && !source.sequence->checkpoint;
       if (moved) {
         clear(*source.sequence);  // its place is free for the next to be parked
       } else {
@@ -210,6 +237,9 @@ Sequence* SequencePool::take(std::span<const Token> prompt, const std::string& s
   }
   target->scope = scope;
   target->shared = reuse;
+  target->checkpoint = false;
+  const bool worth = source.refused >= target->tokens.size() + kWorthSharing;
+  target->checkpoint_at = worth && context_of(*target).n_seq() > 1 ? source.refused : 0;
   target->busy = true;
   target->last_used = ++use_number_;
   return target;
@@ -246,6 +276,10 @@ void SequencePool::extend(Sequence& sequence, std::span<const Token> tokens) {
   }
   if (options_.share_cells) cells_.append(sequence.cells, tokens.size());
   sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
+  if (sequence.checkpoint_at == sequence.tokens.size()) {
+    sequence.checkpoint_at = 0;
+    leave_checkpoint(sequence);
+  }
 }
 
 void SequencePool::cut(Sequence& sequence, std::size_t n, bool dirty) {
@@ -292,6 +326,7 @@ void SequencePool::replace_context(std::int32_t index, Backend* context) {
     sequence->tokens.clear();
     cells_.shrink(sequence->cells, 0);
     sequence->exact = 0;
+    sequence->checkpoint = false;
   }
 }
 

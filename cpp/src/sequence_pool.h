@@ -28,7 +28,14 @@ struct Sequence {
   std::uint64_t last_used = 0;
   bool busy = false;   ///< a generation runs in it
   bool shared = true;  ///< others may start from it
+  /// Length at which extend() leaves a copy for others, if it ends exactly there; 0 for none.
+  std::size_t checkpoint_at = 0;
+  /// A copy that was left where prompts part. Who starts from it leaves it as it is.
+  bool checkpoint = false;
 };
+
+/// Common tokens, beyond those already known, for which a prompt waits or a checkpoint is left.
+constexpr std::size_t kWorthSharing = 16;
 
 struct SequencePoolOptions {
   MemoryKind kind = MemoryKind::kPlain;
@@ -64,13 +71,17 @@ class SequencePool {
 
   /// A sequence for `prompt`, which holds its longest reusable known prefix, shorter than the
   /// prompt, and nothing else. Null when every sequence is busy.
+  ///
+  /// Where a longer prefix is known but its memory cannot be cut back to it, this prompt has to
+  /// evaluate it again, and others that begin alike are likely to follow: its `checkpoint_at` says
+  /// where to pause, so that they find the state of exactly that prefix.
   Sequence* take(std::span<const Token> prompt, const std::string& scope, bool reuse);
-  /// Length of the longest prefix of `prompt` that some sequence holds, usable or not.
+  /// Length of the longest prefix that `prompt` could start from.
   std::size_t longest_known(std::span<const Token> prompt, const std::string& scope) const;
   /// The generation is over; `keep` leaves the content for others to start from.
   void give_back(Sequence& sequence, bool keep);
 
-  /// Takes over what a successful decode added.
+  /// Takes over what a successful decode added, and leaves the checkpoint that is due there.
   void extend(Sequence& sequence, std::span<const Token> tokens);
   /// Cuts a sequence back to its first `n` tokens, or empties it where its memory cannot be cut.
   /// After a failed decode the context may hold more than we know, and a recurrent state may be
@@ -93,6 +104,7 @@ class SequencePool {
   struct Source {
     Sequence* sequence = nullptr;
     std::size_t n = 0;
+    std::size_t refused = 0;  ///< length of the longest prefix that is known but not usable
   };
 
   bool may_run(const Sequence& sequence) const {
@@ -105,6 +117,7 @@ class SequencePool {
   Sequence* free_lane();
   void limit_idle();
   void park(const Sequence& lane, const Sequence* except);
+  void leave_checkpoint(const Sequence& running);
   bool holds_exactly(const Sequence& sequence) const;
   bool window_covers(const Sequence& sequence, std::size_t n) const;
   bool remove(Sequence& sequence, std::int32_t from) noexcept;

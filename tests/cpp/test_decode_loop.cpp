@@ -154,6 +154,36 @@ TEST(loop_evaluates_a_common_prefix_once) {
   }
 }
 
+TEST(loop_late_agents_share_what_the_second_evaluates_again) {
+  // The first has gone on past the common part when the others come, all at once.
+  for (const MemoryKind kind : {MemoryKind::kRecurrent, MemoryKind::kHybrid}) {
+    for (const char* kv : {"shared", "split"}) {
+      Shape shape;
+      shape.kind = kind;
+      shape.layout.kv = kv;
+      shape.permits = 6;
+      Rig rig(shape);
+      const std::string system = "you are a helpful assistant and";
+      const auto prompt = [&](int i) { return system + std::string(2, static_cast<char>('A' + i)); };
+      std::vector<Generation> generations;
+      generations.push_back(rig.generate(prompt(0), greedy(8)));
+      rig.loop->step();
+      rig.loop->step();
+      for (int i = 1; i < 5; ++i) generations.push_back(rig.generate(prompt(i), greedy(4)));
+      CHECK(rig.run());
+      // And one that comes when all is quiet.
+      generations.push_back(rig.generate(prompt(5), greedy(4)));
+      CHECK(rig.run());
+      for (int i = 0; i < 6; ++i)
+        CHECK_EQ(text_of(generations[i]), rig.expected(prompt(i), i == 0 ? 8 : 4));
+      const auto statistics = rig.scheduler->statistics();
+      CHECK_EQ(statistics.reused_tokens, 4 * system.size());
+      CHECK_EQ(statistics.reuse_refused, 1u);
+      rig.check_quiet();
+    }
+  }
+}
+
 TEST(loop_prefix_leader_may_end_at_any_moment) {
   // Others wait for the prefix that one evaluates. It is cancelled, or fails: they go on by
   // themselves.

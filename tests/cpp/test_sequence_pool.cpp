@@ -70,8 +70,16 @@ struct Pool {
     CHECK(reused < text.size());
     CHECK_EQ(Tokens(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(reused)),
              sequence->tokens);
-    evaluate(*sequence, {text.begin() + static_cast<std::ptrdiff_t>(reused), text.end()});
+    go_on(*sequence, text);
     return sequence;
+  }
+
+  /// Evaluates the rest of a prompt, with a pause where a checkpoint is due.
+  void go_on(Sequence& sequence, const Tokens& prompt) {
+    const auto at = [&](std::size_t n) { return prompt.begin() + static_cast<std::ptrdiff_t>(n); };
+    const std::size_t pause = sequence.checkpoint_at;
+    if (pause > sequence.tokens.size()) evaluate(sequence, {at(sequence.tokens.size()), at(pause)});
+    evaluate(sequence, {at(sequence.tokens.size()), prompt.end()});
   }
 
   /// Decodes `text` and checks that the model predicts what it would without any reuse.
@@ -188,11 +196,66 @@ TEST(sequence_pool_copies_from_a_busy_sequence) {
   }
 }
 
+TEST(sequence_pool_leaves_a_checkpoint_where_prompts_part) {
+  const std::string system = "you are a helpful assistant and ";
+  const std::size_t n = system.size();
+  for (const MemoryKind kind : {MemoryKind::kRecurrent, MemoryKind::kHybrid}) {
+    for (const bool unified : {true, false}) {
+      Pool p(kind, 1, 4, unified);
+      CHECK_EQ(p.pass(system + "A"), 0u);
+      // The state at the end of the common part is gone. The second prompt leaves one there.
+      CHECK_EQ(p.pass(system + "B"), 0u);
+      CHECK_EQ(p.pool->counters().refused, 1u);
+      // It stays for all that follow, also while one of them runs.
+      CHECK_EQ(p.pass(system + "C"), n);
+      Sequence* running = p.start(system + "D");
+      CHECK_EQ(p.reused, n);
+      CHECK_EQ(p.pass(system + "E"), n);
+      p.evaluate(*running, tokens("more"));
+      CHECK_EQ(p.pool->counters().refused, 1u);
+      // The ends of conversations go first; each that is left goes on in place.
+      CHECK_EQ(p.pass(system + "EF"), n + 1);
+      CHECK_EQ(p.pool->longest_known(tokens(system + "B?"), ""), n);
+      p.check_same();
+      CHECK(!p.pool->broken(0));
+    }
+  }
+}
+
+TEST(sequence_pool_takes_a_checkpoint_where_nothing_else_is_left) {
+  const std::string system = "you are a helpful assistant and ";
+  Pool p(MemoryKind::kRecurrent, 1, 2);
+  p.pass(system + "A");
+  p.pass(system + "B");
+  Sequence* first = p.start(system + "C");
+  CHECK_EQ(p.reused, system.size());
+  Sequence* second = p.start(system + "D");
+  CHECK_EQ(p.reused, system.size());
+  REQUIRE(second != nullptr);
+  CHECK(!first->checkpoint);
+  CHECK(!second->checkpoint);
+  CHECK(p.pool->take(tokens("E"), "", true) == nullptr);
+  p.check_same();
+}
+
+TEST(sequence_pool_leaves_no_checkpoint_for_a_few_tokens_or_in_private) {
+  Pool p(MemoryKind::kRecurrent, 1, 4);
+  p.pass("0123456789abcdeA");
+  CHECK_EQ(p.start("0123456789abcdeB", "", false)->checkpoint_at, 0u);
+  CHECK_EQ(p.pool->counters().refused, 0u);
+  CHECK_EQ(p.start("0123456789abcdeC")->checkpoint_at, 0u);
+  CHECK_EQ(p.pool->counters().refused, 1u);
+  // A context of one sequence has no place for it.
+  Pool q(MemoryKind::kRecurrent, 1, 1);
+  q.pass("0123456789abcdefA");
+  CHECK_EQ(q.pool->take(tokens("0123456789abcdefB"), "", true)->checkpoint_at, 0u);
+}
+
 TEST(sequence_pool_keeps_scopes_apart) {
   Pool p(MemoryKind::kPlain);
   p.pass("abcdef", "tenant 1");
   CHECK_EQ(p.pass("abcdefg", "tenant 2"), 0u);
-  CHECK_EQ(p.pool->longest_known(tokens("abcdef"), "tenant 1"), 6u);
+  CHECK_EQ(p.pool->longest_known(tokens("abcdefg"), "tenant 1"), 6u);
   CHECK_EQ(p.pool->longest_known(tokens("abcdef"), ""), 0u);
   CHECK_EQ(p.pass("abcdefg", "tenant 1"), 6u);
   // A sequence that changes hands brings nothing along.
@@ -224,11 +287,11 @@ TEST(sequence_pool_gives_up_the_least_recently_used) {
   p.pass("cccc");
   CHECK_EQ(p.pass("aaaax"), 4u);  // used again
   CHECK_EQ(p.pass("dddd"), 0u);   // takes the place of b
-  CHECK_EQ(p.pool->longest_known(tokens("bbbb"), ""), 0u);
-  CHECK_EQ(p.pool->longest_known(tokens("aaaax"), ""), 5u);
-  CHECK_EQ(p.pool->longest_known(tokens("cccc"), ""), 4u);
+  CHECK_EQ(p.pool->longest_known(tokens("bbbbx"), ""), 0u);
+  CHECK_EQ(p.pool->longest_known(tokens("aaaaxx"), ""), 5u);
+  CHECK_EQ(p.pool->longest_known(tokens("ccccx"), ""), 4u);
   CHECK(p.pool->evict(0));  // c
-  CHECK_EQ(p.pool->longest_known(tokens("cccc"), ""), 0u);
+  CHECK_EQ(p.pool->longest_known(tokens("ccccx"), ""), 0u);
   CHECK(p.pool->evict(0));
   CHECK(p.pool->evict(0));
   CHECK(!p.pool->evict(0));
@@ -357,7 +420,8 @@ TEST(sequence_pool_random_walk) {
       const auto action = up_to(10);
       if (action < 4) {
         std::string prompt(1, static_cast<char>('a' + up_to(2)));
-        while (up_to(8) != 0 && prompt.size() < 20) prompt += static_cast<char>('a' + up_to(2));
+        if (up_to(4) == 0) prompt = "a common system prompt ";
+        while (up_to(8) != 0 && prompt.size() < 32) prompt += static_cast<char>('a' + up_to(2));
         if (up_to(20) == 0)
           p.model.add_fault({.point = FaultPoint::kSeqRemove, .kind = FaultKind::kReturnFalse});
         if (up_to(20) == 0)
@@ -381,7 +445,7 @@ TEST(sequence_pool_random_walk) {
             return true;
           });
         }
-        p.evaluate(*s, {text.begin() + static_cast<std::ptrdiff_t>(s->tokens.size()), text.end()});
+        p.go_on(*s, text);
         running.push_back(s);
       } else if (!running.empty()) {
         const std::size_t i = up_to(running.size());

@@ -85,21 +85,23 @@ def next_turn(source: random.Random, answer: Answer) -> list[int]:
 def test_agents_that_start_together_share_their_system_prompt(
     kind: Kind, kv: str, tiny: Tiny, reference: ReferenceProgram
 ) -> None:
+    """The common part is evaluated once. When the first of them is past its end before the loop has
+    seen the others, a state has to be made there a second time, which then stays: the C++ tests
+    have them arrive in one step."""
     source = fresh_random()
     system = random_tokens(source, SYSTEM)
-    # While this one is evaluated the agents arrive; the next step finds all of them.
-    blocker = random_tokens(source, 3000)
     with open_pool(tiny(kind), 4, kv, n_ctx=4096, n_batch=4096) as scheduler:
-        first = start(scheduler, blocker, 1)
-        prompts = [own_prompt(source, system, agent) for agent in range(3)]
+        prompts = [own_prompt(source, system, agent) for agent in range(4)]
         running = [start(scheduler, prompt) for prompt in prompts]
-        answers = [Answer(blocker, 1, first.result(SECONDS))]
         agents = [
             Answer(prompt, MAX_TOKENS, generation.result(SECONDS))
             for prompt, generation in zip(prompts, running, strict=True)
         ]
-        assert sorted(agent.done.usage.cached_tokens for agent in agents) == [0, SYSTEM, SYSTEM]
-        answers += agents
+        refused = scheduler.statistics().reuse_refused
+        assert refused <= (1 if kind in STATES else 0)
+        cached = [agent.done.usage.cached_tokens for agent in agents]
+        assert cached == [0] * (1 + refused) + [SYSTEM] * (3 - refused)
+        answers = list(agents)
 
         for _ in range(3):
             turns = [next_turn(source, agent) for agent in agents]
@@ -112,8 +114,8 @@ def test_agents_that_start_together_share_their_system_prompt(
             assert [agent.done.usage.cached_tokens for agent in agents] == held
             answers += agents
         check_statistics(scheduler, answers)
-        assert scheduler.statistics().reuse_refused == 0
-    check(reference, kind, tiny, answers[1:])
+        assert scheduler.statistics().reuse_refused == refused
+    check(reference, kind, tiny, answers)
 
 
 @each_kind
@@ -130,8 +132,9 @@ def test_more_conversations_than_lanes(
         cached = [agent.done.usage.cached_tokens for agent in agents]
         if kind in STATES:
             # The system prompt's end is inside the first conversation, where no state is left.
-            assert cached == [0] * 5
-            assert scheduler.statistics().reuse_refused == 4
+            # The second one leaves one there.
+            assert cached == [0] * 2 + [SYSTEM] * 3
+            assert scheduler.statistics().reuse_refused == 1
             assert "recurrent state" in scheduler.statistics().reuse_refused_reason
         else:
             assert cached == [0] + [SYSTEM] * 4
@@ -141,7 +144,7 @@ def test_more_conversations_than_lanes(
                 assert agents[index].done.usage.cached_tokens == held_after(agent)
                 answers.append(agents[index])
         check_statistics(scheduler, answers)
-        assert scheduler.statistics().reuse_refused == (4 if kind in STATES else 0)
+        assert scheduler.statistics().reuse_refused == (1 if kind in STATES else 0)
     check(reference, kind, tiny, answers)
 
 
@@ -165,7 +168,7 @@ def test_an_earlier_message_is_edited(
             answers.append(ask(scheduler, edited + random_tokens(source, 5 * SLIDING_WINDOW)))
             cached = answers[-1].done.usage.cached_tokens
             if kind in STATES:
-                assert cached == 0
+                assert cached <= cut  # where an earlier edit left a checkpoint
             elif not may_be_taken:
                 assert cached >= cut  # an older conversation may have more of it
             short += cached < cut
@@ -181,13 +184,15 @@ def test_an_earlier_message_is_edited(
 def test_the_same_prompt_again(
     kind: Kind, kv: str, tiny: Tiny, reference: ReferenceProgram
 ) -> None:
-    """All but its last token is known; a state can only be kept where a sequence ends."""
+    """All but its last token is known. A state exists where a sequence ends: the second leaves a
+    checkpoint there."""
     source = fresh_random()
     prompt = random_tokens(source, 100)
     with open_pool(tiny(kind), 2, kv) as scheduler:
         answers = [ask(scheduler, prompt) for _ in range(4)]
-        for answer in answers[1:]:
-            assert answer.done.usage.cached_tokens == (0 if kind in STATES else len(prompt) - 1)
+        known = len(prompt) - 1
+        expected = [0, 0, known, known] if kind in STATES else [0, known, known, known]
+        assert [answer.done.usage.cached_tokens for answer in answers] == expected
         check_statistics(scheduler, answers)
     check(reference, kind, tiny, answers)
 
