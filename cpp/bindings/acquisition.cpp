@@ -259,8 +259,8 @@ PyMethodDef methods[] = {
     {"__aenter__", &enter, METH_NOARGS, nullptr},
     {"__aexit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&leave)),
      METH_FASTCALL, nullptr},
-    {"throw", &throw_into, METH_VARARGS, nullptr},
-    {"close", &close, METH_NOARGS, nullptr},
+    {"throw", &throw_into, METH_VARARGS, "Raise an exception where the task waits."},
+    {"close", &close, METH_NOARGS, "End the wait. The place, or the permit, goes to the next."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -308,6 +308,7 @@ void Acquisition::begin() {
     state = State::kBegun;
     return;
   }
+  if (has_thread_owner()) gate.check_deadlock(thread_owner());
   nb::object mailbox_here;
   if (task.asyncio_loop.is_valid()) {
     mailbox_here = mailbox_of(task.asyncio_loop);
@@ -377,14 +378,9 @@ void bind_acquisition(nb::module_& m) {
   // For pronk._agent_run.
   m.def(
       "check_deadlock",
-      [](const InferenceScheduler& scheduler, bool in_thread) {
-        // A thread that blocks keeps the task that it runs, if any, from a release too.
-        scheduler.check_deadlock(current_task().owner);
-        if (in_thread) scheduler.check_deadlock(thread_owner());
-      },
-      nb::arg("scheduler"), nb::arg("in_thread"),
-      "Raise DeadlockError when the running task or, if asked for, this thread itself holds every "
-      "permit.");
+      [](const InferenceScheduler& scheduler) { refuse_deadlock(scheduler, current_task().owner); },
+      nb::arg("scheduler"),
+      "Raise DeadlockError when the running task, or the thread below it, holds every permit.");
 }
 
 }  // namespace pronk::bindings

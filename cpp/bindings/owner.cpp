@@ -13,6 +13,7 @@ namespace pronk::bindings {
 namespace {
 
 std::atomic<std::uint64_t> last_owner{0};
+thread_local std::uint64_t number_of_thread = 0;  // 0: none yet
 
 // The address of a task is used again after its death, so each task gets a number at its first
 // look-up. A weak reference tells when to forget it. All of this is guarded by the GIL.
@@ -71,8 +72,8 @@ nb::object asyncio_task(nb::handle loop) {
 
 nb::object trio_task() {
   // Only a program that imported trio can run in it.
-  const nb::object name = nb::str("trio.lowlevel");
-  const nb::object trio = nb::steal(PyImport_GetModule(name.ptr()));
+  static PyObject* const name = PyUnicode_InternFromString("trio.lowlevel");
+  const nb::object trio = nb::steal(PyImport_GetModule(name));
   if (!trio.is_valid()) {
     PyErr_Clear();
     return nb::none();
@@ -106,9 +107,11 @@ std::uint64_t number_of(const nb::object& task) {
 }  // namespace
 
 std::uint64_t thread_owner() noexcept {
-  thread_local const std::uint64_t number = ++last_owner;
-  return number;
+  if (number_of_thread == 0) number_of_thread = ++last_owner;
+  return number_of_thread;
 }
+
+bool has_thread_owner() noexcept { return number_of_thread != 0; }
 
 CurrentTask current_task() {
   nb::object loop = running_loop();
@@ -118,6 +121,16 @@ CurrentTask current_task() {
   }
   const nb::object task = trio_task();
   return {task.is_none() ? 0 : number_of(task), nb::object()};
+}
+
+std::uint64_t current_owner() {
+  const std::uint64_t task = current_task().owner;
+  return task == 0 ? thread_owner() : task;
+}
+
+void refuse_deadlock(const InferenceScheduler& scheduler, std::uint64_t task_owner) {
+  if (task_owner != 0) scheduler.check_deadlock(task_owner);
+  if (has_thread_owner()) scheduler.check_deadlock(thread_owner());
 }
 
 }  // namespace pronk::bindings

@@ -5,9 +5,14 @@
 
 #include <cstdint>
 
+#include "pronk/scheduler.h"
+
 namespace pronk::bindings {
 
+/// Of what this thread acquires outside of tasks.
 std::uint64_t thread_owner() noexcept;
+/// Whether this thread ever asked for that number.
+bool has_thread_owner() noexcept;
 
 struct CurrentTask {
   std::uint64_t owner = 0;        ///< 0 outside of tasks
@@ -16,5 +21,10 @@ struct CurrentTask {
 
 /// Of asyncio or trio. Needs the GIL.
 CurrentTask current_task();
+/// The owner of what is acquired here: the running task, or else the thread. Needs the GIL.
+std::uint64_t current_owner();
+/// Throws DeadlockError when who runs here holds every permit: the task, or the thread below its
+/// loop, which gets to nothing before the loop ends. Needs the GIL.
+void refuse_deadlock(const InferenceScheduler& scheduler, std::uint64_t task_owner);
 
 }  // namespace pronk::bindings

@@ -83,9 +83,10 @@ void construct(nb::handle_t<Scheduler> handle, nb::handle max_concurrent, nb::ha
 
 InferencePermit acquire(Scheduler& self, nb::handle timeout, nb::handle priority) {
   const auto limit = to_timeout(timeout, {"timeout", "pass None to wait for ever"});
-  const AcquireOptions options{to_priority(priority), thread_owner()};
+  const AcquireOptions options{to_priority(priority), current_owner()};
   if (auto permit = self.try_acquire(options)) return *std::move(permit);
 
+  refuse_deadlock(self, options.owner);
   Ticket ticket = self.enqueue(options);
   const bool decided = wait_with_signals(
       limit, [&] { return ticket.age(); },
@@ -104,7 +105,7 @@ InferencePermit acquire(Scheduler& self, nb::handle timeout, nb::handle priority
 }
 
 std::optional<InferencePermit> try_acquire(Scheduler& self) {
-  return self.try_acquire({0, thread_owner()});
+  return self.try_acquire({0, current_owner()});
 }
 
 nb::object acquire_async(nb::handle_t<Scheduler> self, nb::handle priority) {

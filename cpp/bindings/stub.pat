@@ -14,3 +14,9 @@ _core.Acquisition$:
         def __aenter__(self) -> Awaitable[InferencePermit]: ...
 
         def __aexit__(self, kind: object, error: object, traceback: object, /) -> Awaitable[None]: ...
+
+        def throw(self, error: BaseException, /) -> Any:
+            """Raise an exception where the task waits."""
+
+        def close(self) -> None:
+            """End the wait. The place, or the permit, goes to the next."""

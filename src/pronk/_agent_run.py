@@ -207,7 +207,7 @@ class AgentRun:
         # Once obeyed, a demand for a call would be made for ever.
         if self._done.iteration > 1 and params.get("tool_choice") not in (None, "auto", "none"):
             params["tool_choice"] = "auto"
-        check_deadlock(settings.scheduler, not self._in_task)
+        check_deadlock(settings.scheduler)
         messages = self._conversation.messages + self._prompt
         self._sent = len(messages)
         # Queued: it has its own permit as long as it runs, however slowly its events are taken.

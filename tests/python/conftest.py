@@ -18,7 +18,7 @@ from fixtures_models import *  # noqa: F403 - pytest finds fixtures by name
 import pronk
 
 # A guard against hangs, far above what any recipe needs.
-CHILD_SECONDS = 30.0
+CHILD_SECONDS = 120.0
 
 # The background jobs of a script start with SIGINT ignored, and so would all children of the tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)

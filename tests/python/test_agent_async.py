@@ -311,6 +311,7 @@ def test_cancelled_while_queued(run: Run, start: Start) -> None:
     async def main() -> None:
         agent = pronk.Agent(scheduler)
         held = scheduler.acquire()
+        held.detach()
         with anyio.move_on_after(0.01) as scope:
             await agent.run_async("?")
         assert scope.cancelled_caught

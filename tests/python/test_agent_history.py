@@ -15,6 +15,8 @@ def test_holding_all_permits_is_a_deadlock(start: Start) -> None:
     agent = pronk.Agent(scheduler)
     with scheduler.acquire(), pytest.raises(pronk.DeadlockError):
         agent.run("?")
+    with scheduler.acquire(), pytest.raises(pronk.DeadlockError):
+        asyncio.run(agent.run_async("?"))
 
     async def main() -> None:
         async with scheduler.acquire_async():

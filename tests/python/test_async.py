@@ -219,6 +219,60 @@ def test_nested_acquire_raises(run: Run, scheduler: pronk.InferenceScheduler) ->
     run(main())
 
 
+def test_a_thread_that_holds_all_permits_gets_none_in_its_loop(
+    run: Run, scheduler: pronk.InferenceScheduler
+) -> None:
+    """It cannot release one before the loop ends, which waits for one."""
+
+    async def main() -> None:
+        with pytest.raises(pronk.DeadlockError):
+            await scheduler.acquire_async()
+        with pytest.raises(pronk.DeadlockError):
+            scheduler.acquire(timeout=30)
+
+    with scheduler.acquire():
+        run(main())
+    with scheduler.acquire() as permit:
+        permit.detach()
+
+        async def released() -> None:
+            waiting = asyncio.ensure_future(main_permit())
+            await turns()
+            permit.release()
+            await waiting
+
+        async def main_permit() -> None:
+            (await scheduler.acquire_async()).release()
+
+        run(released())
+
+
+def test_a_permit_taken_by_blocking_belongs_to_the_task(
+    run: Run, scheduler: pronk.InferenceScheduler
+) -> None:
+    async def take() -> None:
+        (await scheduler.acquire_async()).release()
+
+    async def main() -> None:
+        permit = scheduler.acquire()
+        with pytest.raises(pronk.DeadlockError):
+            await scheduler.acquire_async()
+        with pytest.raises(pronk.DeadlockError):
+            scheduler.acquire(timeout=30)
+        waiting = asyncio.ensure_future(take())
+        await turns()
+        assert scheduler.waiting_count == 1
+        permit.release()
+        await waiting
+        permit = scheduler.try_acquire()
+        assert permit is not None
+        with pytest.raises(pronk.DeadlockError):
+            await scheduler.acquire_async()
+        permit.release()
+
+    run(main())
+
+
 def test_tasks_are_not_confused_with_their_dead_namesakes(
     run: Run, scheduler: pronk.InferenceScheduler
 ) -> None:
@@ -350,6 +404,7 @@ def test_closing_a_loop_gives_the_place_of_its_waiters_back(
     run: Run, scheduler: pronk.InferenceScheduler
 ) -> None:
     permit = scheduler.acquire()
+    permit.detach()
     kept: list[asyncio.Future[Any]] = []
 
     async def wait() -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from conftest import wait_until
 
 import pronk
 from pronk.testing import ScriptedModel
@@ -194,10 +195,15 @@ def test_a_handler_that_does_not_raise_does_not_end_the_wait(
 ) -> None:
     scheduler, permit = held
     calls: list[int] = []
+
+    def release_after_the_call() -> None:
+        wait_until(lambda: bool(calls))
+        permit.release()
+
     previous = signal.signal(signal.SIGUSR1, lambda number, frame: calls.append(number))
     try:
         threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-        threading.Timer(0.4, permit.release).start()
+        threading.Thread(target=release_after_the_call).start()
         with scheduler.acquire(timeout=20):
             assert calls == [signal.SIGUSR1]
     finally:

@@ -67,6 +67,7 @@ def test_serves_in_order(scheduler: pronk.InferenceScheduler) -> None:
 def test_a_cancelled_wait_gives_its_place_away(scheduler: pronk.InferenceScheduler) -> None:
     async def main() -> None:
         held = scheduler.acquire()
+        held.detach()
         with trio.move_on_after(0.01) as scope:
             async with scheduler.acquire_async():
                 pass
