@@ -167,7 +167,7 @@ std::int32_t MemoryFit::choose_lanes(PoolOptions options, std::string& reason) {
     reason = "auto: the most that pay on a GPU";
   } else if (batched && limit <= kAutoLanesLow) {
     limit = kAutoLanesLow;
-    reason = "auto: at least " + std::to_string(limit) + ", and memory allows it";
+    reason = "auto: " + std::to_string(limit) + " pay with few compute threads, too";
   } else if (limit == kAutoLanes) {
     reason = "auto: the most that pay";
   }
