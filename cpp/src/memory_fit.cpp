@@ -21,6 +21,8 @@ constexpr std::uint64_t kHeadroomGpu = 512 * kMiB;
 constexpr std::uint64_t kAddressSpace = 192 * kMiB;
 constexpr std::uint64_t kAddressSpacePerThread = 16 * kMiB;
 
+constexpr const char* kLimitedByUlimit = "of the address space that ulimit -v leaves";
+
 constexpr std::int32_t kCells = 256;  // llama.cpp rounds a context up to a multiple
 // The most permits that kAuto takes: more streams make each of them slower, and hardly more text.
 constexpr std::int32_t kAutoLanes = 32;
@@ -120,8 +122,7 @@ MemoryFit::Shortage MemoryFit::shortage(const PoolFit& fit, Leave leave) const {
     }
     if (device.device == "CPU" && free_.address_space) {
       const auto threads = static_cast<std::uint64_t>(fit.plan.context.n_threads);
-      consider(device, "of the address space that ulimit -v leaves", fit.address_space,
-               *free_.address_space,
+      consider(device, kLimitedByUlimit, fit.address_space, *free_.address_space,
                kAddressSpace + kAddressSpacePerThread * threads +
                    (headroom ? *free_.address_space / kHeadroomPart : 0));
     }
@@ -244,8 +245,10 @@ void MemoryFit::refuse(const PoolFit& fit, const Shortage& lack) {
     advice += (advice.empty() ? "lower" : " or") + std::string(" max_concurrent to ") +
               std::to_string(shortage.max_concurrent);
   }
-  if (advice.empty())
-    advice = "free some memory, lower n_batch or n_cached, or use a smaller model";
+  if (advice.empty()) {
+    advice = std::string(lack.limit == kLimitedByUlimit ? "raise that limit" : "free some memory") +
+             ", lower n_batch or n_cached, or use a smaller model";
+  }
   throw InsufficientMemoryError(
       "init_pool: got n_ctx " + std::to_string(fit.plan.n_ctx) + " with max_concurrent " +
           std::to_string(fit.plan.n_lanes) + ", which needs " + megabytes(lack.need) + " of " +

@@ -232,6 +232,9 @@ TEST(memory_fit_minds_address_space) {
   const auto error = refusal(with(need - 1), 2);
   REQUIRE(error.has_value());
   CHECK(std::string(error->what()).find("ulimit -v") != std::string::npos);
+  const auto hopeless = refusal(with(1 * kMB), 2);
+  REQUIRE(hopeless.has_value());
+  CHECK(std::string(hopeless->what()).find("raise that limit") != std::string::npos);
 }
 
 TEST(memory_fit_does_not_refuse_what_it_does_not_know) {

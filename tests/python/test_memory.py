@@ -299,9 +299,9 @@ def test_a_model_file_that_is_gone(tiny_plain: Path, tmp_path: Path) -> None:
 
 
 def test_reading_a_model_that_does_not_fit(tiny_plain: Path, child: Child) -> None:
-    """Read into memory it would end the process, mapped it does no harm."""
+    """Read into memory it would end the process; mapped it needs address space only."""
     code = """
-        import os, sys
+        import os, resource, sys
         import pronk
 
         # Room for zeros at the end, of which the disk keeps none.
@@ -311,11 +311,18 @@ def test_reading_a_model_that_does_not_fit(tiny_plain: Path, child: Child) -> No
         except pronk.InsufficientMemoryError as error:
             assert error.need == 1 << 42, error
             print(error)
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))
+        try:
+            pronk.InferenceEngine.load(sys.argv[1])
+        except pronk.InsufficientMemoryError as error:
+            print("mapped:", error)
     """
     copy = tiny_plain.with_name("large.gguf")
     copy.write_bytes(tiny_plain.read_bytes())
     try:
-        assert "use_mmap" in child(code, copy).stdout
+        out = child(code, copy).stdout
+        assert "use_mmap" in out
+        assert "mapped:" in out
     finally:
         copy.unlink()
 
