@@ -12,6 +12,7 @@ void bind_build_info(nb::module_& m);
 void bind_log(nb::module_& m);
 void bind_exit(nb::module_& m);
 void bind_engine(nb::module_& m);
+void bind_memory(nb::module_& m);
 void bind_statistics(nb::module_& m);
 void bind_chat(nb::module_& m);
 void bind_completion(nb::module_& m);

@@ -17,6 +17,7 @@
 #include "errors.h"
 #include "gil.h"
 #include "log.h"
+#include "params.h"
 #include "prompt.h"
 #include "record.h"
 #include "signals.h"
@@ -157,6 +158,15 @@ std::vector<Token> tokenize_chat(const InferenceEngine& self, nb::handle message
   const std::string json = to_messages(messages);
   DetachGil detached;
   return self.tokenize_chat(json, params);
+}
+
+MemoryEstimate estimate_memory(const InferenceEngine& self, nb::handle n_ctx,
+                               nb::handle max_concurrent, const nb::kwargs& keywords) {
+  const PoolOptions options = to_pool_options(n_ctx, keywords, "estimate_memory");
+  const std::int32_t n = to_max_concurrent(max_concurrent);
+  LogScope log;
+  DetachGil detached;
+  return self.estimate_memory(n, options);
 }
 
 nb::object token_or_none(Token token) {
@@ -304,6 +314,25 @@ void bind_engine(nb::module_& m) {
            "    pronk.InvalidArgumentError: As chat() does.\n\n"
            "Example:\n"
            "    >>> n = len(engine.tokenize_chat(messages, tools=tools))")
+      .def(
+          "estimate_memory", &estimate_memory, unchecked("n_ctx") = nb::none(),
+          unchecked("max_concurrent") = 1, nb::arg("pool_options"),
+          nb::sig("def estimate_memory(self, n_ctx: int | typing.Literal['auto'] | None = None, "
+                  "max_concurrent: int | typing.Literal['auto'] = 1, *, " PRONK_POOL_KEYWORDS
+                  ") -> MemoryEstimate"),
+          "Return what a pool of these options would take of each device, before it is made.\n\n"
+          "By llama.cpp's own accounting, from contexts made on trial without their memory. See\n"
+          "docs/memory.md for what is counted and how exact it is.\n\n"
+          "Args:\n"
+          "    max_concurrent: Permits, in [1, 4096], or 'auto'.\n" PRONK_POOL_ARGS
+          "\n"
+          "Raises:\n"
+          "    pronk.InvalidArgumentError: A value is out of range.\n"
+          "    pronk.BackendError: llama.cpp cannot make such a context.\n"
+          "    pronk.InsufficientMemoryError: There is too little memory even for the estimate.\n\n"
+          "Example:\n"
+          "    >>> estimate = engine.estimate_memory(8192, 4, type_k='q8_0', type_v='q8_0')\n"
+          "    >>> {d.device: f'{d.kv / 1e6:.0f} MB' for d in estimate.devices}")
       .def_prop_ro(
           "path",
           [](const E& self) {

@@ -62,6 +62,15 @@ void set_error(const char* name, const char* text) {
 void set_error(const std::exception_ptr& pointer) {
   try {
     std::rethrow_exception(pointer);
+  } catch (const InsufficientMemoryError& error) {
+    const MemoryShortage& lack = error.shortage();
+    const nb::object type = python("pronk._errors", "InsufficientMemoryError");
+    const auto known = [](auto value) {
+      return value == 0 ? nb::object(nb::none()) : nb::object(nb::int_(value));
+    };
+    const nb::object value = type(message_of(error.what()), known(lack.need), known(lack.have),
+                                  known(lack.n_ctx), known(lack.max_concurrent));
+    PyErr_SetObject(type.ptr(), value.ptr());
   } catch (const Error& error) {
     set_error(class_name(error.code()), error.what());
   } catch (const InvalidTypeError& error) {

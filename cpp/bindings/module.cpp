@@ -16,6 +16,7 @@ NB_MODULE(_core, m) {
   bind_build_info(m);
   bind_log(m);
   bind_exit(m);
+  bind_memory(m);
   bind_engine(m);
   bind_statistics(m);
   bind_chat(m);

@@ -158,6 +158,10 @@ constexpr std::array kPoolKeywords = {
         [](PoolOptions& o, nb::handle v, const Argument& a) { o.max_step_ms = to_double(v, a); }},
 };
 
+bool is_auto(nb::handle value) {
+  return PyUnicode_Check(value.ptr()) && PyUnicode_CompareWithASCIIString(value.ptr(), "auto") == 0;
+}
+
 }  // namespace
 
 void throw_unknown_keyword(const char* function, std::string_view got,
@@ -184,11 +188,22 @@ GenerationParams to_generation_params(const nb::kwargs& keywords, const char* fu
   return params;
 }
 
-PoolOptions to_pool_options(nb::handle n_ctx, const nb::kwargs& keywords) {
+PoolOptions to_pool_options(nb::handle n_ctx, const nb::kwargs& keywords, const char* function) {
+  const Argument argument{"n_ctx", "pass the tokens that a permit may use, or 'auto'"};
   PoolOptions options;
-  options.n_ctx = to_optional_int32(n_ctx, {"n_ctx", "pass the tokens that a permit may use"}, 2);
-  set_keywords<PoolOptions>(options, "init_pool", keywords, kPoolKeywords);
+  if (is_auto(n_ctx)) {
+    options.n_ctx = kAuto;
+  } else {
+    options.n_ctx = to_optional_int32(n_ctx, argument, 2);
+  }
+  set_keywords<PoolOptions>(options, function, keywords, kPoolKeywords);
   return options;
+}
+
+std::int32_t to_max_concurrent(nb::handle value) {
+  if (is_auto(value)) return kAuto;
+  return to_int32(value, {"max_concurrent", "pass how many inferences may run at once, or 'auto'"},
+                  1, kMostConcurrent);
 }
 
 std::int32_t to_priority(nb::handle value) {

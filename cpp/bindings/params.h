@@ -55,7 +55,7 @@
 #define PRONK_POOL_ARGS                                                                            \
   "    n_ctx: Tokens that a permit may use, prompt and completion together, >= 2; None takes "     \
   "the\n"                                                                                          \
-  "        model's, at most 4096.\n"                                                               \
+  "        model's, at most 4096; 'auto' as many as fit into memory, at most the model's.\n"       \
   "    layout: 'batched', one llama_context and one batch for all permits, or 'isolated', a\n"     \
   "        context per permit: the answer then does not depend on the neighbours to the last\n"    \
   "        bit of the logits.\n"                                                                   \
@@ -81,10 +81,15 @@
 
 namespace pronk::bindings {
 
+inline constexpr std::int64_t kMostConcurrent = 4096;
+
 /// `function` is whose keywords they are.
 GenerationParams to_generation_params(const nanobind::kwargs& keywords,
                                       const char* function = "generate");
-PoolOptions to_pool_options(nanobind::handle n_ctx, const nanobind::kwargs& keywords);
+PoolOptions to_pool_options(nanobind::handle n_ctx, const nanobind::kwargs& keywords,
+                            const char* function = "init_pool");
+/// In [1, 4096], or kAuto for "auto".
+std::int32_t to_max_concurrent(nanobind::handle value);
 /// In [-1000, 1000]; higher goes first.
 std::int32_t to_priority(nanobind::handle value);
 

@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <cerrno>
 #include <fstream>
@@ -33,13 +34,7 @@ namespace {
 
 using Scheduler = InferenceScheduler;
 
-constexpr std::int64_t kMostConcurrent = 4096;
 constexpr std::int64_t kMostTraceEvents = std::int64_t{1} << 26;
-
-std::int32_t to_max_concurrent(nb::handle value) {
-  return to_int32(value, {"max_concurrent", "pass how many inferences may run at once"}, 1,
-                  kMostConcurrent);
-}
 
 std::shared_ptr<InferenceEngine> to_engine(nb::handle value) {
   if (!nb::isinstance<InferenceEngine>(value)) {
@@ -75,9 +70,14 @@ void construct(nb::handle_t<Scheduler> handle, nb::handle max_concurrent, nb::ha
     throw Error(ErrorCode::kError,
                 "scheduler: got a second call of __init__, expected one, create another scheduler");
   }
-  new (self) Scheduler(options);
+  if (model) {
+    LogScope log;
+    DetachGil detached;  // "auto" takes a moment
+    new (self) Scheduler(options, std::move(model), pool);
+  } else {
+    new (self) Scheduler(options);
+  }
   nb::inst_mark_ready(handle);
-  if (model) self->set_pool(std::move(model), pool);
   python("pronk._exit", "watch")(handle);
 }
 
@@ -208,7 +208,9 @@ constexpr const char* kDoc =
     "at the\n"
     "end.\n\n"
     "Args:\n"
-    "    max_concurrent: Permits that may be held at once, in [1, 4096].\n"
+    "    max_concurrent: Permits that may be held at once, in [1, 4096]; with an engine also "
+    "'auto', as\n"
+    "        many as fit into memory and pay: statistics().max_concurrent_reason says which.\n"
     "    engine: Creates the pool at its first use, like a call of init_pool().\n"
     "    max_waiting: Most waiters; one more gets QueueFullError. None is unbounded.\n"
     "    clock: A pronk.testing.ManualClock, for tests; None is real time.\n" PRONK_POOL_ARGS
@@ -229,8 +231,9 @@ void bind_scheduler(nb::module_& m) {
            unchecked("max_waiting") = nb::none(), unchecked("clock") = nb::none(),
            nb::arg("pool_options"),
            nb::sig(
-               "def __init__(self, max_concurrent: int, *, engine: InferenceEngine | None = None, "
-               "n_ctx: int | None = None, max_waiting: int | None = None, "
+               "def __init__(self, max_concurrent: int | typing.Literal['auto'], *, "
+               "engine: InferenceEngine | None = None, "
+               "n_ctx: int | typing.Literal['auto'] | None = None, max_waiting: int | None = None, "
                "clock: ManualClock | None = None, " PRONK_POOL_KEYWORDS ") -> None"))
       .def("acquire", &acquire, nb::kw_only(), unchecked("timeout") = nb::none(),
            unchecked("priority") = 0,
@@ -257,17 +260,21 @@ void bind_scheduler(nb::module_& m) {
            "Example:\n"
            "    >>> async with scheduler.acquire_async() as permit:\n"
            "    ...     done = await permit.generate('Hi', max_tokens=8)")
-      .def("init_pool", &init_pool, unchecked("engine"), unchecked("n_ctx") = nb::none(),
-           nb::arg("pool_options"),
-           nb::sig("def init_pool(self, engine: InferenceEngine, n_ctx: int | None = None, "
-                   "*, " PRONK_POOL_KEYWORDS ") -> None"),
-           "Create the contexts in which permits compute. Once per scheduler.\n\n"
-           "Args:\n"
-           "    engine: The model.\n" PRONK_POOL_ARGS
-           "\n"
-           "Raises:\n"
-           "    pronk.InsufficientMemoryError: They do not fit into memory.\n"
-           "    pronk.InvalidArgumentError: A value is out of range.")
+      .def(
+          "init_pool", &init_pool, unchecked("engine"), unchecked("n_ctx") = nb::none(),
+          nb::arg("pool_options"),
+          nb::sig("def init_pool(self, engine: InferenceEngine, "
+                  "n_ctx: int | typing.Literal['auto'] | None = None, *, " PRONK_POOL_KEYWORDS
+                  ") -> None"),
+          "Create the contexts in which permits compute. Once per scheduler.\n\n"
+          "Args:\n"
+          "    engine: The model.\n" PRONK_POOL_ARGS
+          "\n"
+          "Raises:\n"
+          "    pronk.InsufficientMemoryError: They do not fit into memory: the error has what they "
+          "need,\n"
+          "        what is free, and the largest n_ctx and max_concurrent that would fit.\n"
+          "    pronk.InvalidArgumentError: A value is out of range.")
       .def("generate", &generate, unchecked("prompt"), nb::kw_only(), unchecked("priority") = 0,
            nb::arg("params"),
            nb::sig("def generate(self, prompt: str | collections.abc.Sequence[int], *, priority: "
@@ -303,7 +310,11 @@ void bind_scheduler(nb::module_& m) {
            "    >>> running.result().message['content']\n"
            "    'Hello! How can I help you today?'")
       .def(
-          "resize", [](Scheduler& self, nb::handle n) { self.resize(to_max_concurrent(n)); },
+          "resize",
+          [](Scheduler& self, nb::handle n) {
+            self.resize(to_int32(n, {"max_concurrent", "pass how many inferences may run at once"},
+                                 1, kMostConcurrent));
+          },
           unchecked("max_concurrent"), nb::sig("def resize(self, max_concurrent: int) -> None"),
           "Change the number of permits.\n\n"
           "Args:\n"
@@ -333,6 +344,10 @@ void bind_scheduler(nb::module_& m) {
       .def_prop_ro("closed", &Scheduler::closed, "Whether close() was called.")
       .def("statistics", &Scheduler::statistics,
            "Return a snapshot of the counters. Never waits for a decode step.")
+      .def(
+          "memory", &Scheduler::memory,
+          "Return what the contexts of the pool took of each device, by llama.cpp's accounting.\n\n"
+          "Empty without a pool. To compare with InferenceEngine.estimate_memory().")
       .def("start_trace", &start_trace, nb::kw_only(), unchecked("max_events") = 1 << 20,
            nb::sig("def start_trace(self, *, max_events: int = 1048576) -> None"),
            "Start to record what happens: waits for permits, generations, prompt chunks, decode "

@@ -18,6 +18,8 @@ void bind_statistics(nb::module_& m) {
       "    >>> pronk.InferenceScheduler(4).statistics().active\n"
       "    0");
   cls.def_ro("max_concurrent", &S::max_concurrent, "Permits that may be held at once.")
+      .def_ro("max_concurrent_reason", &S::max_concurrent_reason,
+              "'asked for', 'resized', or what 'auto' went by.")
       .def_ro("active", &S::active, "Permits held now.")
       .def_ro("waiting", &S::waiting, "Tickets in the queue now.")
       .def_ro("high_water", &S::high_water, "Most permits ever held at once.")
@@ -37,6 +39,11 @@ void bind_statistics(nb::module_& m) {
       .def_ro("kv_type_reason", &S::kv_type_reason, "Why these types.")
       .def_ro("n_lanes", &S::n_lanes, "Lanes of the pool.")
       .def_ro("n_ctx", &S::n_ctx, "Tokens that a permit may use, prompt and completion together.")
+      .def_ro("n_ctx_reason", &S::n_ctx_reason, "'asked for', or what the choice went by.")
+      .def_ro("n_cached", &S::n_cached, "Most idle sequences kept for reuse besides the lanes.")
+      .def_ro("n_cached_reason", &S::n_cached_reason, "Why so many.")
+      .def_ro("memory_bytes", &S::memory_bytes,
+              "Bytes that the contexts took on all devices, weights not counted; see memory().")
       .def_ro("running", &S::running, "Generations on a lane.")
       .def_ro("cached_sequences", &S::cached_sequences, "Idle sequences kept for reuse.")
       .def_ro("kv_tokens", &S::kv_tokens, "Tokens in the KV cache, counted per sequence.")
@@ -69,6 +76,7 @@ void bind_statistics(nb::module_& m) {
       .def_ro("healthy", &S::healthy, "False when the backend failed for good.");
   bind_record(cls, "Statistics",
               {"max_concurrent",
+               "max_concurrent_reason",
                "active",
                "waiting",
                "high_water",
@@ -87,6 +95,10 @@ void bind_statistics(nb::module_& m) {
                "kv_type_reason",
                "n_lanes",
                "n_ctx",
+               "n_ctx_reason",
+               "n_cached",
+               "n_cached_reason",
+               "memory_bytes",
                "running",
                "cached_sequences",
                "kv_tokens",

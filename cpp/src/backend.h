@@ -38,6 +38,8 @@ class Backend {
       const noexcept = 0;  ///< tokens that all sequences together may hold
   virtual std::int32_t n_batch() const noexcept = 0;
   virtual std::int32_t n_vocab() const noexcept = 0;
+  /// What it has taken of each device; empty where that is not known.
+  virtual std::vector<DeviceMemory> memory() const { return {}; }
 
   /// At most n_batch() items. Throws nothing of llama.cpp's; the scripted backend may throw to play
   /// a fault.

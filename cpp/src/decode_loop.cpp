@@ -57,6 +57,7 @@ DecodeLoop::DecodeLoop(const LoopOptions& options, std::shared_ptr<InferenceEngi
   for (std::int32_t i = 0; i < options_.n_contexts; ++i) {
     contexts_.push_back(make_context(options_, i));
     contexts.push_back(contexts_.back().get());
+    add_contexts(memory_, contexts_.back()->memory());
     policies_.emplace_back(options_.policy);
   }
   const ModelInfo& model = engine_->info();
@@ -221,6 +222,10 @@ void DecodeLoop::fill(Statistics& out) const {
   out.type_k = options_.type_k;
   out.type_v = options_.type_v;
   out.kv_type_reason = options_.kv_type_reason;
+  out.n_ctx_reason = options_.n_ctx_reason;
+  out.n_cached = options_.n_cached;
+  out.n_cached_reason = options_.n_cached_reason;
+  for (const DeviceMemory& device : memory_) out.memory_bytes += device.pool();
   out.running = c.running;
   out.cached_sequences = c.cached_sequences;
   out.kv_tokens = c.kv_tokens;

@@ -50,6 +50,9 @@ struct LoopOptions {
   std::string kv, kv_reason;
   std::string flash_attention, flash_attention_reason;
   std::string type_k, type_v, kv_type_reason;
+  std::string n_ctx_reason;
+  std::int32_t n_cached = 0;
+  std::string n_cached_reason;
   std::int32_t n_sampling_threads = 1;
   std::int32_t n_threads = 1;  ///< compute threads of a context
   bool adapt_threads = false;  ///< use fewer of them where that is faster
@@ -78,6 +81,8 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
   bool stop(Duration timeout, const std::function<void()>& look_up = {});
   void fill(Statistics& statistics) const;
   std::int32_t n_ctx() const noexcept { return options_.n_ctx; }
+  /// What the contexts took when they were made.
+  const std::vector<DeviceMemory>& memory() const noexcept { return memory_; }
   std::int32_t n_lanes() const noexcept { return options_.n_lanes; }
 
   // --- the decode thread, or a test in its place
@@ -154,6 +159,7 @@ class DecodeLoop : public std::enable_shared_from_this<DecodeLoop> {
   const std::shared_ptr<Clock> clock_;
   const std::shared_ptr<Trace> trace_;
   const ProcessBound process_;
+  std::vector<DeviceMemory> memory_;  // set by the constructor
 
   // The decode thread's own.
   std::vector<std::unique_ptr<Backend>> contexts_;

@@ -5,6 +5,8 @@
 #include "chat_render.h"
 #include "engine_impl.h"
 #include "llama_engine.h"
+#include "pool.h"
+#include "pool_plan.h"
 #include "pronk/error.h"
 #include "utf8.h"
 
@@ -72,6 +74,12 @@ std::string InferenceEngine::render_chat(std::string_view messages,
 std::vector<Token> InferenceEngine::tokenize_chat(std::string_view messages,
                                                   const ChatParams& params) const {
   return pronk::render_chat(*this, messages, params).prompt;
+}
+
+MemoryEstimate InferenceEngine::estimate_memory(std::int32_t max_concurrent,
+                                                const PoolOptions& options) const {
+  if (max_concurrent != kAuto) check_concurrent(max_concurrent);
+  return estimate_pool(*this, options, max_concurrent);
 }
 
 bool InferenceEngine::is_eog(Token token) const { return impl_->is_eog(token); }

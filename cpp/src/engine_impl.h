@@ -5,11 +5,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backend.h"
+#include "context_memory.h"
 #include "pronk/engine.h"
 
 namespace pronk::inline v0 {
@@ -32,6 +34,19 @@ struct BackendOptions {
 class ComputeThreads {
  public:
   virtual ~ComputeThreads() = default;
+};
+
+/// What is free of a device.
+struct FreeMemory {
+  std::string device;  ///< as in DeviceMemory
+  bool gpu = false;
+  std::uint64_t bytes = 0;
+  std::string limit;  ///< what bounds it, in words: "of main memory"
+};
+
+struct FreeMemories {
+  std::vector<FreeMemory> devices;             ///< those of which it is known
+  std::optional<std::uint64_t> address_space;  ///< bytes left by `ulimit -v`; none without a limit
 };
 
 class ChatTemplates;
@@ -57,6 +72,14 @@ class EngineImpl {
   /// Throws BackendError, InsufficientMemoryError, InvalidArgumentError.
   virtual std::unique_ptr<Backend> make_backend(const BackendOptions& options,
                                                 std::shared_ptr<ComputeThreads> threads) = 0;
+
+  /// What a context would take. Without devices where that is not known. Throws
+  /// InvalidArgumentError, BackendError, InsufficientMemoryError.
+  virtual ContextMemory context_memory(const BackendOptions& options) {
+    (void)options;
+    return {};
+  }
+  virtual FreeMemories free_memory() { return {}; }
 
   /// What chats and grammars share, made at the first use.
   std::mutex lazy_mutex;

@@ -27,8 +27,9 @@ ModelLoadError::ModelLoadError(const std::string& message, int os_errno)
     : Error(ErrorCode::kModelLoad, message), os_errno_(os_errno) {}
 ModelLoadError::~ModelLoadError() = default;
 
-InsufficientMemoryError::InsufficientMemoryError(const std::string& message)
-    : Error(ErrorCode::kInsufficientMemory, message) {}
+InsufficientMemoryError::InsufficientMemoryError(const std::string& message,
+                                                 const MemoryShortage& shortage)
+    : Error(ErrorCode::kInsufficientMemory, message), shortage_(shortage) {}
 InsufficientMemoryError::~InsufficientMemoryError() = default;
 
 ContextOverflowError::ContextOverflowError(const std::string& message)

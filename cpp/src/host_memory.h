@@ -8,11 +8,24 @@
 
 namespace pronk::inline v0 {
 
-/// Bytes that can be allocated and used without swapping or being killed: what the kernel calls
-/// available, limited by the memory limit of the control group. None where the system does not say.
-std::optional<std::uint64_t> available_host_memory();
+/// None where the system does not say.
+struct HostMemory {
+  /// Bytes that can be used without swapping or being killed: what the kernel calls available,
+  /// within the memory limits of the control groups.
+  std::optional<std::uint64_t> memory;
+  const char* memory_limit = "";  ///< which of these it is, in words
+  /// Bytes of address space that `ulimit -v` leaves; none without a limit.
+  std::optional<std::uint64_t> address_space;
+};
+
+/// `mapped` bytes of files are in use by this process. The kernel counts them as available, since
+/// it can read them again; who needs them all the time would rather have them stay.
+HostMemory host_memory(std::uint64_t mapped = 0);
 
 /// The same, with the file system injected.
-std::optional<std::uint64_t> available_host_memory(const cpu_count::ReadFile& read);
+HostMemory host_memory(std::uint64_t mapped, const cpu_count::ReadFile& read);
+
+/// The lesser of both.
+std::optional<std::uint64_t> available_host_memory();
 
 }  // namespace pronk::inline v0

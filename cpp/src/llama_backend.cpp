@@ -13,6 +13,7 @@
 #include "llama_context_params.h"
 #include "llama_devices.h"
 #include "llama_log.h"
+#include "llama_memory.h"
 #include "process.h"
 #include "pronk/error.h"
 
@@ -79,6 +80,7 @@ class LlamaBackend final : public Backend {
   std::int32_t n_ctx_total() const noexcept override { return n_ctx_total_; }
   std::int32_t n_batch() const noexcept override { return n_batch_; }
   std::int32_t n_vocab() const noexcept override { return n_vocab_; }
+  std::vector<DeviceMemory> memory() const override { return memory_of(context_, kind_); }
 
   DecodeStatus decode(std::span<const BatchItem> batch) override;
   std::span<const float> logits(std::int32_t index) override;
@@ -99,6 +101,7 @@ class LlamaBackend final : public Backend {
   const std::shared_ptr<LlamaThreads> threads_;  // likewise
   const std::int32_t n_seq_;
   const std::int32_t n_vocab_;
+  const MemoryKind kind_;
   const bool whole_state_;  // sequences are copied as a whole or not at all
   const bool streams_;      // a KV cache per sequence
   const std::int32_t max_outputs_;
@@ -107,7 +110,7 @@ class LlamaBackend final : public Backend {
   std::int32_t n_batch_ = 0;
   std::atomic<bool> abort_{false};
   llama_context* context_ = nullptr;
-  llama_memory_t memory_ = nullptr;
+  llama_memory_t sequences_ = nullptr;
   Batch batch_;
 };
 
@@ -117,6 +120,7 @@ LlamaBackend::LlamaBackend(std::shared_ptr<llama_model> model, const ModelInfo& 
       threads_(std::move(threads)),
       n_seq_(options.n_seq),
       n_vocab_(info.n_vocab),
+      kind_(info.memory_kind),
       whole_state_(info.memory_kind == MemoryKind::kRecurrent ||
                    info.memory_kind == MemoryKind::kHybrid),
       streams_(!options.kv_unified && options.n_seq > 1),
@@ -158,8 +162,8 @@ void LlamaBackend::open(llama_context_params params) {
     throw BackendError("context: llama.cpp made none with n_ctx " + std::to_string(params.n_ctx) +
                        " (" + log.reason() + "), change the options that it names");
   }
-  memory_ = llama_get_memory(context_);
-  if (memory_ == nullptr) {
+  sequences_ = llama_get_memory(context_);
+  if (sequences_ == nullptr) {
     llama_free(context_);
     throw InvalidArgumentError(
         "engine: got a model without a memory of past tokens, expected a causal language model");
@@ -248,7 +252,7 @@ bool LlamaBackend::seq_remove(std::int32_t seq, std::int32_t p0, std::int32_t p1
   if (!valid_seq(seq)) return false;
   if (p1 >= 0 && std::max(p0, 0) >= p1) return true;
   try {
-    return llama_memory_seq_rm(memory_, seq, std::max(p0, -1), std::max(p1, -1));
+    return llama_memory_seq_rm(sequences_, seq, std::max(p0, -1), std::max(p1, -1));
   } catch (...) {
     return false;
   }
@@ -261,7 +265,7 @@ void LlamaBackend::seq_copy(std::int32_t from, std::int32_t to, std::int32_t p0,
                                std::to_string(n_seq_ - 1));
   }
   if (from == to) return;
-  const std::int32_t end = llama_memory_seq_pos_max(memory_, from) + 1;
+  const std::int32_t end = llama_memory_seq_pos_max(sequences_, from) + 1;
   const std::int32_t last = p1 < 0 ? end : std::min(p1, end);
   const bool whole = p0 <= 0 && last == end;
   // A recurrent state is that after the last token, whatever range is asked for: a part of it would
@@ -272,10 +276,10 @@ void LlamaBackend::seq_copy(std::int32_t from, std::int32_t to, std::int32_t p0,
                                " tokens, expected all of them in this kind of memory");
   }
   try {
-    llama_memory_seq_rm(memory_, to, -1, -1);
+    llama_memory_seq_rm(sequences_, to, -1, -1);
     const bool all = whole_state_ || streams_;
-    llama_memory_seq_cp(memory_, from, to, all ? -1 : std::max(p0, 0), all ? -1 : last);
-    if (streams_ && !whole) llama_memory_seq_rm(memory_, to, last, -1);
+    llama_memory_seq_cp(sequences_, from, to, all ? -1 : std::max(p0, 0), all ? -1 : last);
+    if (streams_ && !whole) llama_memory_seq_rm(sequences_, to, last, -1);
   } catch (const std::exception& error) {
     throw BackendError(std::string("sequence: llama.cpp failed to copy one (") + error.what() +
                        ")");
@@ -283,11 +287,11 @@ void LlamaBackend::seq_copy(std::int32_t from, std::int32_t to, std::int32_t p0,
 }
 
 std::int32_t LlamaBackend::seq_pos_min(std::int32_t seq) const {
-  return valid_seq(seq) ? llama_memory_seq_pos_min(memory_, seq) : -1;
+  return valid_seq(seq) ? llama_memory_seq_pos_min(sequences_, seq) : -1;
 }
 
 std::int32_t LlamaBackend::seq_pos_max(std::int32_t seq) const {
-  return valid_seq(seq) ? llama_memory_seq_pos_max(memory_, seq) : -1;
+  return valid_seq(seq) ? llama_memory_seq_pos_max(sequences_, seq) : -1;
 }
 
 }  // namespace

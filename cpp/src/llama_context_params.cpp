@@ -5,7 +5,6 @@
 #include <limits>
 #include <string>
 
-#include "host_memory.h"
 #include "llama_model_info.h"
 #include "pronk/error.h"
 
@@ -67,28 +66,6 @@ void check_cache_types(const ModelInfo& info, const llama_context_params& params
   }
 }
 
-/// The cache is cleared when it is made: where main memory cannot take it, the kernel would kill
-/// the process. On a GPU the allocation fails in order. Models whose cache is not simply layers x
-/// heads are left to llama.cpp.
-void check_host_memory(const ModelInfo& info, const llama_context_params& params,
-                       std::int64_t n_cells) {
-  if (info.memory_kind != MemoryKind::kPlain || info.n_head_kv < 1) return;
-  const std::int64_t host_layers = std::clamp(info.n_layer - info.n_gpu_layers, 0, info.n_layer);
-  const HeadSizes heads = head_sizes(info);
-  const double per_cell =
-      static_cast<double>(ggml_row_size(params.type_k, heads.key * info.n_head_kv)) +
-      static_cast<double>(ggml_row_size(params.type_v, heads.value * info.n_head_kv));
-  const double needed = per_cell * static_cast<double>(host_layers) * static_cast<double>(n_cells);
-  const auto available = available_host_memory();
-  if (available && needed > static_cast<double>(*available)) {
-    throw InsufficientMemoryError("n_ctx: got " + std::to_string(n_cells) + " tokens, which need " +
-                                  std::to_string(static_cast<std::uint64_t>(needed / 1e6)) +
-                                  " MB for the KV cache, expected no more than the " +
-                                  std::to_string(*available / 1000000) +
-                                  " MB of memory available, lower n_ctx or max_concurrent");
-  }
-}
-
 }  // namespace
 
 llama_context_params make_context_params(const ModelInfo& info, const BackendOptions& options) {
@@ -140,7 +117,6 @@ llama_context_params make_context_params(const ModelInfo& info, const BackendOpt
   // until it is full. The price is the memory of a full cache for the windowed layers.
   params.swa_full = true;
   check_cache_types(info, params);
-  check_host_memory(info, params, n_cells);
   return params;
 }
 

@@ -7,8 +7,7 @@
 
 namespace pronk::inline v0 {
 
-/// Throws InvalidArgumentError that names the option at fault, InsufficientMemoryError for a KV
-/// cache that main memory cannot take.
+/// Throws InvalidArgumentError that names the option at fault.
 llama_context_params make_context_params(const ModelInfo& info, const BackendOptions& options);
 
 }  // namespace pronk::inline v0

@@ -1,16 +1,21 @@
 #include "llama_engine.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "gguf_check.h"
+#include "host_memory.h"
 #include "llama.h"
 #include "llama_backend.h"
 #include "llama_devices.h"
 #include "llama_log.h"
+#include "llama_memory.h"
 #include "llama_model_info.h"
 #include "llama_threads.h"
 #include "llama_tokenizer.h"
@@ -26,10 +31,26 @@ TensorLayout layout_of(std::uint32_t type) {
   return {ggml_blck_size(known), ggml_type_size(known)};
 }
 
+/// All files of a model.
+struct ModelFiles {
+  GgufSummary first;
+  std::uint64_t n_tensors = 0;
+  std::uint64_t bytes = 0;
+
+  void add(const std::string& path, const GgufSummary& file) {
+    std::error_code unknown;
+    const auto size = std::filesystem::file_size(path, unknown);
+    if (!unknown) bytes += size;
+    n_tensors += file.n_tensors;
+  }
+};
+
 /// Checks a model's file, and where it is the first of several, the others too.
-GgufSummary check_files(const std::string& path) {
-  const GgufSummary first = check_gguf(path, layout_of);
-  if (first.split_count <= 1) return first;
+ModelFiles check_files(const std::string& path) {
+  ModelFiles files;
+  const GgufSummary& first = files.first = check_gguf(path, layout_of);
+  files.add(path, first);
+  if (first.split_count <= 1) return files;
   const auto index = static_cast<std::int32_t>(first.split_index);
   const auto count = static_cast<std::int32_t>(first.split_count);
   char prefix[4096];
@@ -42,9 +63,22 @@ GgufSummary check_files(const std::string& path) {
   for (std::int32_t i = 1; i < count; ++i) {
     char part[4096];
     llama_split_path(part, sizeof(part), prefix, i, count);
-    check_gguf(part, layout_of);
+    files.add(part, check_gguf(part, layout_of));
   }
-  return first;
+  return files;
+}
+
+/// Pages of a mapped file can be given up; what is read into memory has to fit, or the kernel ends
+/// the process.
+void check_memory(const std::string& path, const LoadOptions& options, std::uint64_t bytes) {
+  if (options.vocab_only || (options.use_mmap && !options.use_mlock)) return;
+  const auto available = available_host_memory();
+  if (!available || bytes <= *available) return;
+  throw InsufficientMemoryError(
+      path + ": got a model of " + std::to_string(bytes / 1'000'000) +
+          " MB, expected no more than the " + std::to_string(*available / 1'000'000) +
+          " MB of memory available, map it (use_mmap without use_mlock) or use a smaller one",
+      {bytes, *available, 0, 0});
 }
 
 /// Hands llama.cpp's progress on: a hundred times at most, and no exception through C.
@@ -107,14 +141,54 @@ llama_load_mode load_mode(const LoadOptions& options) {
   return options.use_mmap ? LLAMA_LOAD_MODE_AUTO : LLAMA_LOAD_MODE_NONE;
 }
 
+/// What decides where the weights are. `gpus` ends with null: without this list llama.cpp uses a
+/// GPU for prompts even with all layers on the CPU.
+llama_model_params placement(std::optional<std::int32_t> n_gpu_layers,
+                             std::vector<ggml_backend_dev_t>& gpus) {
+  llama_model_params params = llama_model_default_params();
+  gpus.push_back(nullptr);
+  params.devices = gpus.data();
+  params.n_gpu_layers = gpus.size() == 1 ? 0 : n_gpu_layers.value_or(-1);
+  return params;
+}
+
+/// As a shared model, freed by the process that loaded it.
+std::shared_ptr<llama_model> share(llama_model* model) {
+  const ProcessBound process;
+  return {model, [process](llama_model* loaded) {
+            // A GPU's driver does not survive a fork; the child's copy of the weights goes with the
+            // child.
+            if (!process.forked()) llama_model_free(loaded);
+          }};
+}
+
+/// The model without its weights, and without its vocabulary, which takes the time: what contexts
+/// of it take is the same. Null where it cannot be loaded.
+std::shared_ptr<llama_model> load_without_weights(const ModelInfo& info,
+                                                  std::optional<std::int32_t> n_gpu_layers,
+                                                  std::vector<ggml_backend_dev_t> gpus) {
+  llama_model_params params = placement(n_gpu_layers, gpus);
+  params.no_alloc = true;
+  params.load_mode = LLAMA_LOAD_MODE_NONE;
+  llama_model_kv_override overrides[3] = {};
+  overrides[0].tag = LLAMA_KV_OVERRIDE_TYPE_STR;
+  std::strcpy(overrides[0].key, "tokenizer.ggml.model");
+  std::strcpy(overrides[0].val_str, "none");
+  overrides[1].tag = LLAMA_KV_OVERRIDE_TYPE_INT;
+  const std::string key = info.architecture + ".vocab_size";
+  if (key.size() < sizeof(overrides[1].key)) {
+    std::strcpy(overrides[1].key, key.c_str());
+    overrides[1].val_i64 = info.n_vocab;
+    params.kv_overrides = overrides;
+  }
+  llama_model* model = llama_model_load_from_file(info.path.c_str(), params);
+  return model != nullptr ? share(model) : nullptr;
+}
+
 std::shared_ptr<llama_model> load_model(const std::string& path, const LoadOptions& options,
                                         std::vector<ggml_backend_dev_t> gpus) {
   Progress progress(options.progress);
-  llama_model_params params = llama_model_default_params();
-  // Without this list llama.cpp uses a GPU for prompts even with all layers on the CPU.
-  gpus.push_back(nullptr);
-  params.devices = gpus.data();
-  params.n_gpu_layers = gpus.size() == 1 ? 0 : options.n_gpu_layers.value_or(-1);
+  llama_model_params params = placement(options.n_gpu_layers, gpus);
   params.load_mode = load_mode(options);
   params.check_tensors = options.check_tensors;
   params.vocab_only = options.vocab_only;
@@ -146,11 +220,7 @@ std::shared_ptr<llama_model> load_model(const std::string& path, const LoadOptio
     throw ModelLoadError(path + ": llama.cpp cannot load it (" + log.reason() +
                          "), expected a complete model of a kind that it knows, check the file");
   }
-  const ProcessBound process;
-  std::shared_ptr<llama_model> result(model, [process](llama_model* loaded) {
-    // A GPU's driver does not survive a fork; the child's copy of the weights goes with the child.
-    if (!process.forked()) llama_model_free(loaded);
-  });
+  std::shared_ptr<llama_model> result = share(model);
   progress.report(1.0f);
   progress.check(path);
   return result;
@@ -159,14 +229,20 @@ std::shared_ptr<llama_model> load_model(const std::string& path, const LoadOptio
 class LlamaEngine final : public EngineImpl {
  public:
   LlamaEngine(std::shared_ptr<llama_model> model, const std::string& path,
-              std::vector<ggml_backend_dev_t> gpus, const LoadOptions& options)
+              std::vector<ggml_backend_dev_t> gpus, const LoadOptions& options,
+              std::uint64_t n_tensors)
       : model_(std::move(model)),
         vocab_(llama_model_get_vocab(model_.get())),
         tokenizer_(vocab_, path),
         info_(read_model_info(model_.get(), path,
                               gpus.empty() ? 0 : options.n_gpu_layers.value_or(-1))),
         gpus_(std::move(gpus)),
-        vocab_only_(options.vocab_only) {
+        vocab_only_(options.vocab_only),
+        memory_(
+            [this, layers = options.n_gpu_layers] {
+              return load_without_weights(info_, layers, gpus_);
+            },
+            n_tensors, options.use_mmap && !options.use_mlock) {
     for (Token token = 0; token < info_.n_vocab; ++token) {
       if (llama_vocab_is_eog(vocab_, token)) eog_.push_back(token);
     }
@@ -204,17 +280,41 @@ class LlamaEngine final : public EngineImpl {
 
   std::unique_ptr<Backend> make_backend(const BackendOptions& options,
                                         std::shared_ptr<ComputeThreads> threads) override {
-    process_.check("model");
-    if (vocab_only_) {
-      throw InvalidArgumentError(
-          "engine: got a model loaded with vocab_only, expected its weights, load it without");
-    }
+    check_usable();
     auto pool = std::dynamic_pointer_cast<LlamaThreads>(std::move(threads));
     if (!pool) pool = std::make_shared<LlamaThreads>(options.n_threads);
     return make_llama_backend(model_, info_, options, std::move(pool));
   }
 
+  ContextMemory context_memory(const BackendOptions& options) override {
+    check_usable();
+    return memory_.of_context(info_, options);
+  }
+
+  FreeMemories free_memory() override {
+    check_usable();
+    FreeMemories result;
+    for (const ggml_backend_dev_t gpu : gpus_) {
+      const Device device = describe_device(gpu);
+      // Some drivers do not say.
+      if (device.memory_total > 0)
+        result.devices.push_back({device.name, true, device.memory_free, "of its memory"});
+    }
+    const HostMemory host = host_memory(memory_.mapped(info_));
+    if (host.memory) result.devices.push_back({"CPU", false, *host.memory, host.memory_limit});
+    result.address_space = host.address_space;
+    return result;
+  }
+
  private:
+  void check_usable() const {
+    process_.check("model");
+    if (vocab_only_) {
+      throw InvalidArgumentError(
+          "engine: got a model loaded with vocab_only, expected its weights, load it without");
+    }
+  }
+
   const ProcessBound process_;
   const std::shared_ptr<llama_model> model_;
   const llama_vocab* const vocab_;
@@ -222,6 +322,7 @@ class LlamaEngine final : public EngineImpl {
   const ModelInfo info_;
   const std::vector<ggml_backend_dev_t> gpus_;
   const bool vocab_only_;
+  LlamaMemory memory_;
   std::vector<Token> eog_;  // ascending
 };
 
@@ -229,21 +330,24 @@ class LlamaEngine final : public EngineImpl {
 
 std::shared_ptr<EngineImpl> load_llama_engine(const std::string& path, const LoadOptions& options) {
   init_llama();
-  const GgufSummary file = check_files(path);
+  const ModelFiles files = check_files(path);
+  const GgufSummary& file = files.first;
   if (!file.has_tokenizer) {
     throw ModelLoadError(path + ": got a '" + file.architecture +
                          "' file without a tokenizer, expected a language model with its "
                          "vocabulary, use another file");
   }
-  if (file.n_tensors == 0 && !options.vocab_only) {
+  if (files.n_tensors == 0 && !options.vocab_only) {
     throw ModelLoadError(
         path +
         ": got a file with a vocabulary but no weights, expected a whole model, load it with "
         "vocab_only to tokenize");
   }
   std::vector<ggml_backend_dev_t> gpus = choose_gpus(options);
+  if (gpus.empty()) check_memory(path, options, files.bytes);
   std::shared_ptr<llama_model> model = load_model(path, options, gpus);
-  return std::make_shared<LlamaEngine>(std::move(model), path, std::move(gpus), options);
+  return std::make_shared<LlamaEngine>(std::move(model), path, std::move(gpus), options,
+                                       files.n_tensors);
 }
 
 }  // namespace pronk::inline v0

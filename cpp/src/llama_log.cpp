@@ -176,8 +176,9 @@ std::string LogCapture::reason() const {
 
 bool LogCapture::out_of_memory() const {
   return std::any_of(errors_.begin(), errors_.end(), [](const std::string& line) {
-    for (const char* sign : {"failed to allocate", "out of memory", "insufficient memory",
-                             "bad_alloc", "unable to allocate", "failed to reserve"}) {
+    for (const char* sign :
+         {"failed to allocate", "out of memory", "insufficient memory", "bad_alloc",
+          "unable to allocate", "failed to reserve", "Cannot allocate memory"}) {
       if (line.find(sign) != std::string::npos) return true;
     }
     return false;

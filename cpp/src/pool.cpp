@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "big_stack.h"
 #include "cpu_count.h"
 #include "engine_impl.h"
+#include "memory_fit.h"
 #include "pool_plan.h"
 #include "pronk/error.h"
 
@@ -12,11 +14,23 @@ namespace pronk::inline v0 {
 namespace {
 
 constexpr std::int32_t kMaxSamplingThreads = 8;
+// llama.cpp makes a context on the stack of who asks for it, which may be a small thread's.
+constexpr std::size_t kStack = std::size_t{8} << 20;
 
 bool computes_on_gpu(const InferenceEngine& engine) {
   const auto devices = engine.devices();
   return std::any_of(devices.begin(), devices.end(),
                      [](const Device& d) { return d.kind != "cpu"; });
+}
+
+MemoryFit fit_to(const InferenceEngine& engine, const PoolOptions& options) {
+  EngineImpl& impl = engine.impl();
+  return {engine.info(),
+          computes_on_gpu(engine),
+          default_thread_count(),
+          options,
+          impl.free_memory(),
+          [&impl](const BackendOptions& context) { return impl.context_memory(context); }};
 }
 
 std::shared_ptr<DecodeLoop> make_loop(const std::shared_ptr<InferenceEngine>& engine,
@@ -34,6 +48,9 @@ std::shared_ptr<DecodeLoop> make_loop(const std::shared_ptr<InferenceEngine>& en
   loop.type_k = plan.context.type_k;
   loop.type_v = plan.context.type_v;
   loop.kv_type_reason = plan.kv_type_reason;
+  loop.n_ctx_reason = plan.n_ctx_reason;
+  loop.n_cached = plan.n_cached;
+  loop.n_cached_reason = plan.n_cached_reason;
   loop.n_threads = plan.context.n_threads;
   loop.adapt_threads = plan.adapt_threads;
   loop.n_sampling_threads = std::min(plan.context.n_threads, kMaxSamplingThreads);
@@ -63,17 +80,26 @@ std::shared_ptr<DecodeLoop> make_pool(std::shared_ptr<InferenceEngine> engine,
                                       const PoolMaker::Flag& cancelled) {
   PoolOptions wanted = options;
   for (;;) {
-    const PoolPlan plan = plan_pool(engine->info(), computes_on_gpu(*engine),
-                                    default_thread_count(), wanted, n_lanes);
+    PoolPlan plan = fit_to(*engine, wanted).fit(n_lanes).plan;
+    if (!options.n_cached && wanted.n_cached) plan.n_cached_reason = "others were refused memory";
     try {
       return make_loop(engine, plan, wanted, clock, trace, cancelled);
     } catch (const InsufficientMemoryError&) {
-      // Idle sequences are a help, not a promise: without a word about them they give way first.
-      const std::int32_t n_cached = plan.context.n_seq - n_lanes;
-      if (options.n_cached || !plan.batched || n_cached <= 0) throw;
-      wanted.n_cached = n_cached / 2;
+      // More than was foretold, or somebody else was quicker. Here too they give way first.
+      if (options.n_cached || plan.n_cached <= 0) throw;
+      wanted.n_cached = plan.n_cached / 2;
     }
   }
+}
+
+MemoryEstimate estimate_pool(const InferenceEngine& engine, const PoolOptions& options,
+                             std::int32_t max_concurrent) {
+  // The options are at fault before the model is.
+  validate(options);
+  MemoryEstimate result;
+  run_on_big_stack(kStack,
+                   [&] { result = fit_to(engine, options).estimate(max_concurrent).memory; });
+  return result;
 }
 
 }  // namespace pronk::inline v0

@@ -18,4 +18,9 @@ std::shared_ptr<DecodeLoop> make_pool(std::shared_ptr<InferenceEngine> engine,
                                       std::shared_ptr<Clock> clock, std::shared_ptr<Trace> trace,
                                       const PoolMaker::Flag& cancelled);
 
+/// What make_pool() would take; max_concurrent may be kAuto. Throws InvalidArgumentError,
+/// BackendError, InsufficientMemoryError.
+MemoryEstimate estimate_pool(const InferenceEngine& engine, const PoolOptions& options,
+                             std::int32_t max_concurrent);
+
 }  // namespace pronk::inline v0

@@ -11,13 +11,11 @@
 namespace pronk::inline v0 {
 namespace {
 
-// What a context gets by default where the model allows it: more would surprise by its memory.
-constexpr std::int32_t kDefaultContext = 4096;
 constexpr std::int32_t kMaxContext = 1 << 26;
 constexpr std::int64_t kMaxTotalContext = std::int64_t{1} << 30;
 constexpr std::int32_t kMaxBatch = 1 << 16;
 constexpr std::int32_t kMaxThreads = 512;
-constexpr std::int32_t kMaxSequences = 256;  // of one llama_context
+constexpr std::int32_t kMaxConcurrent = 4096;
 // Prompt tokens per call on a CPU in layout "isolated": what a running neighbour waits for. It must
 // not depend on the neighbours, since the size of a chunk shows in the last bits of the logits.
 constexpr std::int32_t kIsolatedCpuBatch = 128;
@@ -106,6 +104,13 @@ void choose_kv_types(PoolPlan& plan, const PoolOptions& options) {
 
 }  // namespace
 
+void check_concurrent(std::int32_t max_concurrent) {
+  if (max_concurrent >= 1 && max_concurrent <= kMaxConcurrent) return;
+  throw InvalidArgumentError("max_concurrent: got " + std::to_string(max_concurrent) +
+                             ", expected an integer in [1, " + std::to_string(kMaxConcurrent) +
+                             "], choose how many inferences may run at once");
+}
+
 void validate(const PoolOptions& options) {
   check_word("layout", options.layout, {"batched", "isolated"});
   check_word("kv", options.kv, {"auto", "shared", "split"});
@@ -115,7 +120,8 @@ void validate(const PoolOptions& options) {
         "max_step_ms: got " + std::to_string(options.max_step_ms) +
         ", expected a number in (0, 1000000], choose a time in milliseconds");
   }
-  if (options.n_ctx) check_range("n_ctx", *options.n_ctx, 2, kMaxContext);
+  if (options.n_ctx && *options.n_ctx != kAuto)
+    check_range("n_ctx", *options.n_ctx, 2, kMaxContext);
   if (options.cache_tokens) check_range("cache_tokens", *options.cache_tokens, 0, kMaxContext);
   if (options.n_batch) check_range("n_batch", *options.n_batch, 1, kMaxBatch);
   if (options.n_threads) check_range("n_threads", *options.n_threads, 1, kMaxThreads);
@@ -136,6 +142,9 @@ PoolPlan plan_pool(const ModelInfo& model, bool on_gpu, std::int32_t n_cpus,
   if (plan.batched) check_range("max_concurrent", n_lanes, 1, kMaxSequences);
   const std::int32_t trained = model.n_ctx_train > 0 ? model.n_ctx_train : kDefaultContext;
   plan.n_ctx = options.n_ctx.value_or(std::min(trained, kDefaultContext));
+  plan.n_ctx_reason = options.n_ctx                     ? "asked for"
+                      : plan.n_ctx == model.n_ctx_train ? "all that the model was trained on"
+                                                        : "the default";
   const std::int32_t default_batch =
       on_gpu ? kDefaultBatch : (plan.batched ? kCpuBatch : kIsolatedCpuBatch);
   plan.n_batch = std::min(plan.n_ctx, options.n_batch.value_or(default_batch));
@@ -149,6 +158,10 @@ PoolPlan plan_pool(const ModelInfo& model, bool on_gpu, std::int32_t n_cpus,
     const std::int32_t n_cached = options.n_cached.value_or(
         context.kv_unified ? kDefaultCached : std::min(affordable, kDefaultCached));
     context.n_seq = std::min(n_lanes + n_cached, kMaxSequences);
+    plan.n_cached = context.n_seq - n_lanes;
+    plan.n_cached_reason = options.n_cached                  ? "asked for"
+                           : plan.n_cached == kDefaultCached ? "the default"
+                                                             : "each has cells of its own";
   }
   context.n_ctx_seq = plan.n_ctx;
   const std::int64_t streams = context.kv_unified ? (plan.batched ? n_lanes : 1) : context.n_seq;

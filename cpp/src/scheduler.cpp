@@ -5,23 +5,15 @@
 #include <utility>
 
 #include "permit_state.h"
+#include "pool_plan.h"
 #include "pronk/error.h"
 #include "scheduler_state.h"
 
 namespace pronk::inline v0 {
 namespace {
 
-constexpr std::int32_t kMaxConcurrent = 4096;
 constexpr std::int32_t kMaxPriority = 1000;
 constexpr double kMaxAgeing = 1e6;
-
-void check_concurrent(std::int32_t value) {
-  if (value < 1 || value > kMaxConcurrent) {
-    throw InvalidArgumentError("max_concurrent: got " + std::to_string(value) +
-                               ", expected an integer in [1, " + std::to_string(kMaxConcurrent) +
-                               "], choose how many inferences may run at once");
-  }
-}
 
 void check_priority(std::int32_t value) {
   if (value < -kMaxPriority || value > kMaxPriority) {
@@ -32,6 +24,11 @@ void check_priority(std::int32_t value) {
 }
 
 const SchedulerOptions& checked(const SchedulerOptions& options) {
+  if (options.max_concurrent == kAuto) {
+    throw InvalidArgumentError(
+        "max_concurrent: got auto without an engine, expected one to fit the number to, pass the "
+        "engine or a number");
+  }
   check_concurrent(options.max_concurrent);
   if (options.max_waiting && *options.max_waiting < 0) {
     throw InvalidArgumentError("max_waiting: got " + std::to_string(*options.max_waiting) +
@@ -54,6 +51,19 @@ const SchedulerOptions& checked(const SchedulerOptions& options) {
 
 InferenceScheduler::InferenceScheduler(const SchedulerOptions& options)
     : state_(std::make_shared<SchedulerState>(checked(options))) {}
+InferenceScheduler::InferenceScheduler(SchedulerOptions options,
+                                       std::shared_ptr<InferenceEngine> engine,
+                                       const PoolOptions& pool) {
+  std::string reason;
+  if (options.max_concurrent == kAuto) {
+    check_engine(engine);
+    const MemoryEstimate memory = engine->estimate_memory(kAuto, pool);
+    options.max_concurrent = memory.max_concurrent;
+    reason = memory.max_concurrent_reason;
+  }
+  state_ = std::make_shared<SchedulerState>(checked(options), reason);
+  state_->set_pool(std::move(engine), pool);
+}
 InferenceScheduler::InferenceScheduler(std::shared_ptr<SchedulerState> state) noexcept
     : state_(std::move(state)) {}
 InferenceScheduler::~InferenceScheduler() = default;
@@ -143,6 +153,8 @@ Statistics InferenceScheduler::statistics() const {
   state_->fill(statistics);
   return statistics;
 }
+
+std::vector<DeviceMemory> InferenceScheduler::memory() const { return state_->memory(); }
 
 void InferenceScheduler::start_trace(std::size_t max_events) {
   state_->process.check("scheduler");

@@ -37,11 +37,17 @@ std::shared_ptr<Clock> clock_of(const SchedulerOptions& options) {
 
 }  // namespace
 
-SchedulerState::SchedulerState(const SchedulerOptions& options)
+void check_engine(const std::shared_ptr<InferenceEngine>& engine) {
+  if (engine) return;
+  throw InvalidArgumentError("engine: got none, expected a loaded InferenceEngine, load one first");
+}
+
+SchedulerState::SchedulerState(const SchedulerOptions& options, std::string reason)
     : clock(clock_of(options)),
       trace(std::make_shared<Trace>(clock)),
       gate(std::make_shared<Gate>(options, clock, trace)),
-      max_concurrent_(options.max_concurrent) {}
+      max_concurrent_(options.max_concurrent),
+      max_concurrent_reason_(reason.empty() ? "asked for" : std::move(reason)) {}
 
 SchedulerState::~SchedulerState() {
   if (process.forked()) {
@@ -59,10 +65,7 @@ SchedulerState::~SchedulerState() {
 
 void SchedulerState::set_pool(std::shared_ptr<InferenceEngine> engine, const PoolOptions& options) {
   process.check("scheduler");
-  if (!engine) {
-    throw InvalidArgumentError(
-        "engine: got none, expected a loaded InferenceEngine, load one first");
-  }
+  check_engine(engine);
   validate(options);
   std::lock_guard lock(mutex_);
   if (closed_) throw_closed();
@@ -283,6 +286,8 @@ Generation SchedulerState::queue(std::shared_ptr<GenerationState> generation,
 void SchedulerState::fill(Statistics& out) const {
   process.check("scheduler");
   gate->fill(out);
+  out.max_concurrent_reason =
+      out.max_concurrent == max_concurrent_ ? max_concurrent_reason_ : "resized";
   std::shared_ptr<DecodeLoop> loop;
   {
     std::lock_guard lock(mutex_);
@@ -290,6 +295,16 @@ void SchedulerState::fill(Statistics& out) const {
     if (engine_) out.layout = options_.layout;
   }
   if (loop) loop->fill(out);
+}
+
+std::vector<DeviceMemory> SchedulerState::memory() const {
+  process.check("scheduler");
+  std::shared_ptr<DecodeLoop> loop;
+  {
+    std::lock_guard lock(mutex_);
+    loop = loop_;
+  }
+  return loop ? loop->memory() : std::vector<DeviceMemory>();
 }
 
 bool SchedulerState::close(bool drain, std::optional<Duration> timeout,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,9 +18,13 @@
 
 namespace pronk::inline v0 {
 
+/// Throws InvalidArgumentError for null.
+void check_engine(const std::shared_ptr<InferenceEngine>& engine);
+
 class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
  public:
-  explicit SchedulerState(const SchedulerOptions& options);
+  /// `reason`: why max_concurrent is what it is, where it was not asked for.
+  explicit SchedulerState(const SchedulerOptions& options, std::string reason = {});
   ~SchedulerState();
 
   using LookUp = std::function<void()>;
@@ -49,6 +54,7 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   std::vector<Token> tokenize(std::string_view prompt);
 
   void fill(Statistics& statistics) const;
+  std::vector<DeviceMemory> memory() const;
   bool close(bool drain, std::optional<Duration> timeout, const LookUp& look_up = {});
 
   const std::shared_ptr<Clock> clock;
@@ -67,7 +73,8 @@ class SchedulerState : public std::enable_shared_from_this<SchedulerState> {
   void start_maker(const Lock&);
   Ending begin_close();
 
-  const std::int32_t max_concurrent_;            // at the start: a pool has at least so many lanes
+  const std::int32_t max_concurrent_;  // at the start: a pool has at least so many lanes
+  const std::string max_concurrent_reason_;
   std::atomic<std::uint64_t> n_generations_{0};  // made so far
   mutable std::mutex mutex_;
   std::shared_ptr<InferenceEngine> engine_;  // guarded by mutex_

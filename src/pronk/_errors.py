@@ -81,7 +81,32 @@ class ModelDownloadError(Error, OSError):
 
 
 class InsufficientMemoryError(Error, MemoryError):
-    """Something does not fit into the free memory of its device."""
+    """Something does not fit into the free memory of its device.
+
+    Attributes:
+        need: Bytes it needs of that device; None where that is not known, as for the others.
+        have: Bytes that are free there.
+        n_ctx: The largest that would fit with the same max_concurrent; None for none at all.
+        max_concurrent: The largest that would fit with the same n_ctx; None for none at all.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        need: int | None = None,
+        have: int | None = None,
+        n_ctx: int | None = None,
+        max_concurrent: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.need = need
+        self.have = have
+        self.n_ctx = n_ctx
+        self.max_concurrent = max_concurrent
+
+    def __reduce__(self) -> tuple[type[InsufficientMemoryError], tuple[object, ...]]:
+        numbers = (self.need, self.have, self.n_ctx, self.max_concurrent)
+        return type(self), (self.args[0], *numbers)
 
 
 class ContextOverflowError(Error, ValueError):

@@ -59,7 +59,7 @@ def test_the_message_says_what_was_got() -> None:
         pronk.InferenceScheduler(0)
     assert str(caught.value) == (
         "max_concurrent: got 0, expected an integer in [1, 4096], "
-        "pass how many inferences may run at once"
+        "pass how many inferences may run at once, or 'auto'"
     )
     with pytest.raises(pronk.InvalidTypeError, match=r"got '2' \(str\)"):
         pronk.InferenceScheduler("2")  # type: ignore[arg-type]

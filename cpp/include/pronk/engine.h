@@ -12,11 +12,13 @@
 
 #include "pronk/api.h"
 #include "pronk/chat.h"
+#include "pronk/memory.h"
 #include "pronk/params.h"
 
 namespace pronk::inline v0 {
 
 class EngineImpl;
+struct PoolOptions;
 
 /// How a model is loaded.
 struct LoadOptions {
@@ -87,6 +89,12 @@ class PRONK_API InferenceEngine : public std::enable_shared_from_this<InferenceE
   const ModelInfo& info() const noexcept;
   /// Devices that hold layers of this model.
   std::vector<Device> devices() const;
+
+  /// What a pool of these options would take, before anything of it is made. max_concurrent and
+  /// n_ctx may be kAuto: the estimate says what would be chosen. Takes some ten milliseconds, more
+  /// where something is to be chosen. Throws InvalidArgumentError, BackendError (the model file
+  /// cannot be read again), InsufficientMemoryError (too little even for the estimate).
+  MemoryEstimate estimate_memory(std::int32_t max_concurrent, const PoolOptions& options) const;
 
   /// UTF-8 text to token ids. `add_special` adds BOS/EOS as the model wants them, `parse_special`
   /// reads control tokens out of the text (off: their spelling stays text). Throws

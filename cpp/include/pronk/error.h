@@ -1,6 +1,7 @@
 // Every exception that pronk throws. Each class has one Python class of the same name.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -61,11 +62,23 @@ class PRONK_API ModelLoadError : public Error {
   int os_errno_;
 };
 
+/// What was too much, as far as it is known; 0 where it is not.
+struct MemoryShortage {
+  std::uint64_t need = 0;           ///< bytes
+  std::uint64_t have = 0;           ///< bytes
+  std::int32_t n_ctx = 0;           ///< the largest that fits with the same max_concurrent
+  std::int32_t max_concurrent = 0;  ///< the largest that fits with the same n_ctx
+};
+
 /// The pool does not fit into the device's free memory. Python: also a MemoryError.
 class PRONK_API InsufficientMemoryError : public Error {
  public:
-  explicit InsufficientMemoryError(const std::string& message);
+  explicit InsufficientMemoryError(const std::string& message, const MemoryShortage& shortage = {});
   ~InsufficientMemoryError() override;
+  const MemoryShortage& shortage() const noexcept { return shortage_; }
+
+ private:
+  MemoryShortage shortage_;
 };
 
 /// A prompt that does not fit into the context of a permit. Python: also a ValueError.

@@ -9,6 +9,7 @@
 #include "pronk/generation.h"
 #include "pronk/log.h"
 #include "pronk/mailbox.h"
+#include "pronk/memory.h"
 #include "pronk/params.h"
 #include "pronk/permit.h"
 #include "pronk/scheduler.h"

@@ -17,6 +17,7 @@
 #include "pronk/engine.h"
 #include "pronk/generation.h"
 #include "pronk/mailbox.h"
+#include "pronk/memory.h"
 #include "pronk/permit.h"
 #include "pronk/statistics.h"
 
@@ -34,7 +35,7 @@ struct PoolOptions {
   std::string layout = "batched";
   std::string kv = "auto";  ///< batched: "shared" cells, "split" streams, or "auto"
   std::optional<std::int32_t>
-      n_ctx;  ///< tokens per permit, >= 2; none takes the model's, at most 4096
+      n_ctx;  ///< tokens per permit, >= 2; none takes the model's, at most 4096; or kAuto
   std::optional<std::int32_t>
       n_batch;  ///< most tokens in one call of the model, >= 1; none: 512, isolated on a CPU 128
   std::optional<std::int32_t>
@@ -56,7 +57,7 @@ struct PoolOptions {
 
 /// How permits are handed out.
 struct SchedulerOptions {
-  std::int32_t max_concurrent = 1;          ///< [1, 4096]
+  std::int32_t max_concurrent = 1;          ///< [1, 4096], or with an engine kAuto
   std::optional<std::int32_t> max_waiting;  ///< more waiters get QueueFullError; none is unbounded
   double ageing_seconds =
       10;  ///< a waiter gains one priority level per so many seconds of waiting; 0 never
@@ -113,6 +114,10 @@ class PRONK_API InferenceScheduler {
  public:
   /// Throws InvalidArgumentError.
   explicit InferenceScheduler(const SchedulerOptions& options);
+  /// The same, and set_pool(). max_concurrent may be kAuto: the most permits that memory allows.
+  /// Throws InsufficientMemoryError where it allows none.
+  InferenceScheduler(SchedulerOptions options, std::shared_ptr<InferenceEngine> engine,
+                     const PoolOptions& pool = {});
   /// For pronk itself.
   explicit InferenceScheduler(std::shared_ptr<SchedulerState> state) noexcept;
   ~InferenceScheduler();
@@ -172,6 +177,10 @@ class PRONK_API InferenceScheduler {
   std::int32_t waiting_count() const;
   /// A snapshot that never waits for a decode step. What the pool counts is as of its last step.
   Statistics statistics() const;
+
+  /// What the contexts of the pool have taken of each device, by llama.cpp's own accounting; empty
+  /// without a pool. To compare with InferenceEngine::estimate_memory().
+  std::vector<DeviceMemory> memory() const;
 
   /// Starts to record what happens, for a timeline: 64 bytes an event, of which the last
   /// `max_events`, in [1, 2**26], are kept. Throws InvalidArgumentError.

@@ -12,6 +12,7 @@ namespace pronk::inline v0 {
 struct Statistics {
   // The gate.
   std::int32_t max_concurrent = 0;
+  std::string max_concurrent_reason;  ///< "asked for", or what "auto" went by
   std::int32_t active = 0;
   std::int32_t waiting = 0;
   std::int32_t high_water = 0;  ///< most permits ever held at once
@@ -30,8 +31,12 @@ struct Statistics {
   std::string type_k, type_v;          ///< types of the KV cache
   std::string kv_type_reason;          ///< why these
   std::int32_t n_lanes = 0;
-  std::int32_t n_ctx = 0;    ///< tokens that a permit may use, prompt and completion together
-  std::int32_t running = 0;  ///< generations on a lane
+  std::int32_t n_ctx = 0;          ///< tokens that a permit may use, prompt and completion together
+  std::string n_ctx_reason;        ///< "asked for", or what the choice went by
+  std::int32_t n_cached = 0;       ///< most idle sequences kept for reuse besides the lanes
+  std::string n_cached_reason;     ///< why so many
+  std::uint64_t memory_bytes = 0;  ///< taken by the contexts on all devices, weights not counted
+  std::int32_t running = 0;        ///< generations on a lane
   std::int32_t cached_sequences = 0;  ///< sequences kept for reuse that no generation uses
   std::uint64_t kv_tokens = 0;        ///< tokens in the KV cache, counted per sequence
   /// Cells of the KV cache in use. With kv "shared" a prefix that sequences have in common counts
