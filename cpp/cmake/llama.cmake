@@ -51,7 +51,3 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_
     target_compile_options(ggml-cpu PRIVATE -mno-amx-tile -mno-amx-int8 -mno-amx-bf16)
   endif()
 endif()
-
-set_source_files_properties(${PRONK_LLAMA_DIR}/common/json-schema-to-grammar.cpp
-  TARGET_DIRECTORY llama-common
-  PROPERTIES COMPILE_OPTIONS "-include;${CMAKE_CURRENT_LIST_DIR}/quiet_conversion.h")

@@ -219,8 +219,8 @@ Sequence* SequencePool::take(std::span<const Token> prompt, const std::string& s
   } else {
     clear(*target);
     if (source.sequence != nullptr && copy(*source.sequence, *target)) {
-      const bool moved = source.n == source.sequence->tokens.size() &&
-                         !may_run(*source.sequence) && !source.sequence->checkpoint;
+      const bool moved = source.n == source.sequence->tokens.size() && !may_run(*source.sequence) &&
+                         !source.sequence->checkpoint;
       if (moved) {
         clear(*source.sequence);  // its place is free for the next to be parked
       } else {

@@ -11,12 +11,12 @@ from pronk._agent_settings import AgentSettings
 from pronk._agent_stream import AgentStream
 from pronk._compaction import split_system
 from pronk._conversation import Conversation, as_messages
+from pronk._core import InferenceScheduler
 from pronk._errors import AgentBusyError, InvalidArgumentError, InvalidTypeError
 from pronk._tool import Tool, as_tools
 
 if TYPE_CHECKING:
     from pronk._agent_events import AgentCall, AgentResult, Message
-    from pronk._core import InferenceScheduler
     from pronk._tool_workers import Workers
 
     Prompt = str | Mapping[str, Any] | Iterable[Mapping[str, Any]] | None
@@ -74,6 +74,11 @@ class Agent:
         max_tool_threads: int = 8,
         **params: Any,
     ) -> None:
+        if not isinstance(scheduler, InferenceScheduler):
+            raise InvalidTypeError(
+                f"scheduler: got {scheduler!r:.80} ({type(scheduler).__name__}), expected a "
+                "pronk.InferenceScheduler, make one with engine="
+            )
         made = as_tools(tools)
         for each in made:
             _ = each.schema  # says now what is wrong with it

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from pronk._tool_content import reason_of
+
+if TYPE_CHECKING:
+    from pronk._core import Completion
 
 Message = dict[str, Any]
 """A message in OpenAI's form."""
@@ -114,6 +119,18 @@ class AgentResult:
     """Of all model calls together."""
     results: list[AgentCallResult] = field(repr=False)
     """Of all calls of tools, in the order in which the model asked for them."""
+    completion: Completion | None = field(repr=False, compare=False, metadata={"plain": False})
+    """Of the last model call that ended, None if none did. Not in ``asdict()`` of an event."""
+
+    @property
+    def parsed(self) -> Any:
+        """The value of the answer, with ``json_schema=`` or ``response_format=`` of the agent.
+
+        None without one, and for any reason but 'done'. Raises what ``Completion.parsed`` raises.
+        """
+        if self.reason != "done" or self.completion is None:
+            return None
+        return self.completion.parsed
 
 
 @dataclass(frozen=True)
@@ -183,11 +200,15 @@ NOTHING: dict[str, Any] = {
 
 def _plain(value: object) -> object:
     if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {value}"
+        return f"{type(value).__name__}: {reason_of(value)}"
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {
+            field.name: _plain(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.metadata.get("plain", True)
+        }
     return value

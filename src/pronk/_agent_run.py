@@ -74,6 +74,7 @@ class _Progress:
     messages: list[Message] = field(default_factory=list)
     results: list[AgentCallResult] = field(default_factory=list)
     text: str = ""
+    completion: Completion | None = None
 
 
 class AgentRun:
@@ -154,6 +155,7 @@ class AgentRun:
             iterations=self._done.iteration,
             usage=self._done.usage,
             results=list(self._done.results),
+            completion=self._done.completion,
         )
         yield self._event("completed", completion=result, usage=result.usage)
 
@@ -222,6 +224,7 @@ class AgentRun:
             completion.usage.completion_tokens,
         )
         self._done.usage += usage
+        self._done.completion = completion
         self._context.learn(self._sent, usage.prompt_tokens + usage.completion_tokens)
         message: Message = with_ids(completion.message or {}, self._call_ids)
         finish = completion.finish_reason

@@ -26,13 +26,25 @@ def schema_text(value: object, what: str = "json_schema") -> str:
     if isinstance(value, str):
         return value
     if _is_model(value):
-        return to_json(what, value.model_json_schema())  # type: ignore[attr-defined]
+        return to_json(what, _schema_of_model(value, what))
     if not isinstance(value, Mapping | bool):
         raise InvalidTypeError(
             f"{what}: got {value!r:.80} ({type(value).__name__}), expected a dict, JSON text or a "
             "pydantic model class, pass one of them"
         )
     return to_json(what, value)
+
+
+def _schema_of_model(model: Any, what: str) -> object:
+    try:
+        return model.model_json_schema()
+    except Exception as error:
+        # Pydantic has no class for all that it says here, nor need it be pydantic.
+        raise InvalidTypeError(
+            f"{what}: got {model!r:.80}, which has no JSON schema "
+            f"({str(error).splitlines()[0] if str(error) else type(error).__name__}), expected a "
+            "pydantic model class with fields that JSON can hold, change its fields"
+        ) from error
 
 
 def response_schema(value: object) -> object:

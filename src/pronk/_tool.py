@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -16,6 +15,8 @@ from pronk._tool_parameters import FunctionParameters, Parameters, SchemaParamet
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
+# A century: what any clock and wait can take.
+_MAX_SECONDS = 100 * 365 * 86400.0
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -50,13 +51,13 @@ class Tool(Generic[P, R]):
     ) -> None:
         if not callable(function):
             raise InvalidTypeError(
-                f"tool: got {function!r} ({type(function).__name__}), expected a function or "
+                f"tool: got {function!r:.80} ({type(function).__name__}), expected a function or "
                 "another callable, decorate or pass one"
             )
         if timeout is not None and not _is_time(timeout):
             raise InvalidArgumentError(
-                f"timeout: got {timeout!r}, expected seconds above 0 or None, "
-                "pass how long a call may take"
+                f"timeout: got {timeout!r:.80}, expected seconds above 0 and at most "
+                f"{_MAX_SECONDS:.0f}, or None, pass how long a call may take"
             )
         self._function = function
         self._options: dict[str, Any] = {
@@ -223,7 +224,7 @@ def as_tools(tools: object) -> tuple[Tool[..., Any], ...]:
     """
     if isinstance(tools, (str, bytes, Mapping)) or not hasattr(tools, "__iter__"):
         raise InvalidTypeError(
-            f"tools: got {tools!r} ({type(tools).__name__}), expected a list of functions, "
+            f"tools: got {tools!r:.80} ({type(tools).__name__}), expected a list of functions, "
             "pass functions or what pronk.tool() returns"
         )
     by_name: dict[str, Tool[..., Any]] = {}
@@ -244,8 +245,8 @@ def _split(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
         return {}
     if not isinstance(schema, Mapping):
         raise InvalidTypeError(
-            f"schema: got {schema!r} ({type(schema).__name__}), expected a dict, pass a tool in "
-            "OpenAI's form or a JSON schema"
+            f"schema: got {schema!r:.80} ({type(schema).__name__}), expected a dict, pass a tool "
+            "in OpenAI's form or a JSON schema"
         )
     function = schema.get("function")
     if schema.get("type") == "function" and isinstance(function, Mapping):
@@ -264,10 +265,11 @@ def _name_of(function: Callable[..., Any]) -> str:
 def _checked_name(name: object) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidArgumentError(
-            f"name: got {name!r}, expected 1 to 64 letters, digits, '_' or '-', pass name="
+            f"name: got {name!r:.80}, expected 1 to 64 letters, digits, '_' or '-', pass name="
         )
     return name
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and 0 < value <= _MAX_SECONDS  # type: ignore[operator]

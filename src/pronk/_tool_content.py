@@ -34,11 +34,15 @@ def content_of(value: object) -> str:
 
 def describe(error: BaseException) -> str:
     """Return what the model is told of an exception."""
+    return content_of(f"error: {type(error).__name__}: {reason_of(error)}")
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the text of an exception, whatever its ``__str__`` does."""
     try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - whatever its __str__ does
-        text = ""
-    return content_of(f"error: {type(error).__name__}: {text}")
+        return str(error)
+    except Exception:  # noqa: BLE001 - that of the user's class
+        return ""
 
 
 def cut(text: str, limit: int, engine: InferenceEngine) -> str:

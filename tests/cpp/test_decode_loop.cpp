@@ -164,7 +164,9 @@ TEST(loop_late_agents_share_what_the_second_evaluates_again) {
       shape.permits = 6;
       Rig rig(shape);
       const std::string system = "you are a helpful assistant and";
-      const auto prompt = [&](int i) { return system + std::string(2, static_cast<char>('A' + i)); };
+      const auto prompt = [&](int i) {
+        return system + std::string(2, static_cast<char>('A' + i));
+      };
       std::vector<Generation> generations;
       generations.push_back(rig.generate(prompt(0), greedy(8)));
       rig.loop->step();

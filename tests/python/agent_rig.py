@@ -10,6 +10,8 @@ from typing import Any
 import pronk
 from pronk.testing import ScriptedModel
 
+SECONDS = 20.0  # a guard against hangs
+
 Message = dict[str, Any]
 Calls = list[tuple[str, str]]
 Reply = Callable[[list[Message]], "str | Calls"]
@@ -19,6 +21,37 @@ def call(name: str, /, **arguments: Any) -> str:
     """How the model writes a call."""
     text = json.dumps(arguments)
     return f'<tool_call>\n{{"name": "{name}", "arguments": {text}}}\n</tool_call>'
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def told(messages: list[Message]) -> list[str]:
+    """What the tools of the last turn said."""
+    results = []
+    for message in reversed(messages):
+        if message["role"] != "tool":
+            break
+        results.append(message["content"])
+    return results[::-1]
+
+
+def once(*calls_: str, answer: str = "") -> Callable[[list[Message]], str]:
+    """A model that calls, and then says what it was told."""
+
+    def reply(messages: list[Message]) -> str:
+        if messages[-1]["role"] == "user":
+            return "".join(calls_)
+        return answer or " | ".join(told(messages))
+
+    return reply
+
+
+def check_whole(agent: pronk.Agent) -> list[Message]:
+    """Every call has its result; the constructor checks that."""
+    return pronk.Conversation(agent.conversation.messages).messages
 
 
 class _Calling:
@@ -70,3 +103,6 @@ class ScriptedScheduler(pronk.InferenceScheduler):
         self.model.script_chat(messages, text, **options)
         generation = super().chat(messages, **({"temperature": 0} | params))
         return generation if isinstance(reply, str) else _Calling(generation, reply)
+
+
+Start = Callable[..., ScriptedScheduler]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
+from fixtures_agents import *  # noqa: F403 - pytest finds fixtures by name
 from fixtures_models import *  # noqa: F403 - pytest finds fixtures by name
 
 import pronk

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -47,6 +48,60 @@ def test_saved_restored_forked() -> None:
     assert fork.messages == [*WHOLE, user("only here")]
     assert conversation.messages == [*WHOLE, user("only there")]
     assert len(conversation) == len(WHOLE) + 1
+
+
+ITSELF: list[Any] = []
+ITSELF.append(ITSELF)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        None,
+        3,
+        "text",
+        b"text",
+        {},
+        {"role": "user", "content": "?"},
+        [None],
+        ["text"],
+        [{}],
+        [{"role": 3}],
+        [{"role": "user", "content": object()}],
+        [{"role": "user", "content": threading.Lock()}],
+        [{"role": "user", "content": float("nan")}],
+        [{"role": "user", "content": 10**5000}],
+        [{"role": "user", "content": ITSELF}],
+        [{"role": "user", b"content": "?"}],
+        [{"role": "assistant", "tool_calls": 5}],
+        [{"role": "assistant", "tool_calls": [5]}],
+        [{"role": "assistant", "tool_calls": {"id": "a"}}],
+    ],
+)
+def test_what_is_no_conversation(messages: Any) -> None:
+    conversation = pronk.Conversation([user()])
+    wrong = (pronk.InvalidArgumentError, pronk.InvalidTypeError)
+    with pytest.raises(wrong, match=r": got .*expected"):
+        pronk.Conversation(messages)
+    with pytest.raises(wrong, match=r": got .*expected"):
+        conversation.extend(messages)
+    with pytest.raises(wrong, match=r": got .*expected"):
+        conversation.replace(messages)
+    assert conversation.messages == [user()]
+
+
+@pytest.mark.parametrize(
+    "text", [None, 3, [], b"\xff", "{", "{}", "3", "[3]", '[{"role": "user", "content": NaN}]']
+)
+def test_what_is_no_saved_conversation(text: Any) -> None:
+    with pytest.raises((pronk.InvalidArgumentError, pronk.InvalidTypeError), match=r"got .*expect"):
+        pronk.Conversation.from_json(text)
+
+
+def test_messages_become_plain_json() -> None:
+    conversation = pronk.Conversation([{"role": "user", "content": ({"type": "text"},), "n": 0.1}])
+    assert conversation.messages == [{"role": "user", "content": [{"type": "text"}], "n": 0.1}]
+    assert pronk.Conversation.from_json(conversation.to_json()).messages == conversation.messages
 
 
 def test_nobody_changes_it_from_outside() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+from collections.abc import Callable
 from typing import Any
 
 import jsonschema
@@ -272,11 +273,21 @@ def test_bad_schemas(scheduler: pronk.InferenceScheduler, schema: Any, match: st
         scheduler.generate("Q", json_schema=schema)
 
 
+class Callback(BaseModel):
+    call: Callable[[], None]
+
+
 def test_bad_values(scheduler: pronk.InferenceScheduler) -> None:
     untyped: Any = scheduler
     for bad in (3, [], object(), int):
         with pytest.raises(pronk.InvalidTypeError, match="json_schema"):
             untyped.generate("Q", json_schema=bad)
+    user = [{"role": "user", "content": "Q"}]
+    for bad in (BaseModel, Callback):
+        with pytest.raises(pronk.InvalidTypeError, match=r"json_schema: got .* no JSON schema"):
+            untyped.generate("Q", json_schema=bad)
+        with pytest.raises(pronk.InvalidTypeError, match=r"json_schema: got .* no JSON schema"):
+            untyped.chat(user, response_format=bad)
     with pytest.raises(pronk.InvalidArgumentError, match="JSON cannot hold"):
         untyped.generate("Q", json_schema={"minimum": float("nan")})
     with pytest.raises(pronk.InvalidTypeError, match="grammar"):
