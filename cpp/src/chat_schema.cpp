@@ -40,6 +40,7 @@ namespace {
 constexpr std::size_t kMaxBytes = std::size_t{1} << 18;
 // The converter takes time with the cube of the optional ones.
 constexpr std::size_t kMaxProperties = 256;
+constexpr std::size_t kMaxGrammarBytes = std::size_t{1} << 20;
 constexpr std::size_t kStack = std::size_t{64} << 20;
 
 [[noreturn]] void refuse(const std::string& got, const std::string& expected,
@@ -125,7 +126,13 @@ std::string grammar_of_schema(std::string_view json_schema) {
     refuse_note(error.what());
   }
   if (!note.empty()) refuse_note(note);
-  return rules.finished(grammar);
+  grammar = rules.finished(grammar);
+  if (grammar.size() > kMaxGrammarBytes) {
+    refuse("what takes rules of " + std::to_string(grammar.size()) + " bytes",
+           "at most " + std::to_string(kMaxGrammarBytes),
+           "simplify its patterns, or their lengths");
+  }
+  return grammar;
 }
 
 }  // namespace pronk::inline v0

@@ -9,6 +9,9 @@
 namespace pronk::inline v0 {
 namespace {
 
+// Of a pattern and a length together: a schema may have many of them.
+constexpr std::size_t kMaxStatesWithLength = 1024;
+
 // Days that there are, from year 1 on, as Python and others have them.
 #define PRONK_DATE                                                                         \
   "(?:(?:[0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})-"              \
@@ -97,9 +100,9 @@ Dfa text_of(const SchemaDocument& document, const SchemaNode& node, std::vector<
       all.push_back({nfa_of(characters), false});
     }
     try {
-      return intersect(all, alphabet);
+      return limited ? intersect(all, alphabet, kMaxStatesWithLength) : intersect(all, alphabet);
     } catch (const AutomatonTooLarge& error) {
-      if (limited && max > std::max<std::size_t>(min, 8)) continue;
+      if (limited && max > std::max<std::size_t>(min, 1)) continue;
       document.unsupported(node.patterns.empty() ? node.place : node.patterns[0].place,
                            "a pattern with " + std::string(error.what()));
       return intersect({{nfa_of(Regex::sequence({}), true), false}}, text_characters());

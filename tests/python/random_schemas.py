@@ -20,13 +20,14 @@ def pattern(rng: random.Random, depth: int = 2) -> str:
     def part(depth: int) -> str:
         if depth == 0 or rng.randrange(3) > 0:
             atom = rng.choice(ATOMS)
-            return f"(?:{atom})" if len(atom) > 1 and atom[0] not in "[(\\" else atom
+            plain = len(atom) > 1 and atom[0] not in "[(\\"
+            return (f"(?:{atom})" if plain else atom) + rng.choice(QUANTIFIERS)
         ways = [sequence(depth - 1) for _ in range(rng.randint(1, 3))]
-        return f"({'|'.join(ways)})"
+        # More repetitions of repetitions take Python's matcher for ever.
+        return f"({'|'.join(ways)})" + rng.choice(["", "?", "{2}"])
 
     def sequence(depth: int) -> str:
-        parts = [part(depth) + rng.choice(QUANTIFIERS) for _ in range(rng.randint(1, 3))]
-        return "".join(parts)
+        return "".join(part(depth) for _ in range(rng.randint(1, 3)))
 
     return rng.choice(["^", "^", "^", ""]) + f"(?:{sequence(depth)})" + rng.choice(["$", "$", ""])
 

@@ -371,6 +371,18 @@ def test_no_half_of_a_surrogate_pair(scheduler: pronk.InferenceScheduler) -> Non
             json.dumps(json.loads(text), ensure_ascii=False).encode()
 
 
+def test_bytes_make_whole_characters() -> None:
+    # Of two and more bytes, among them such as make no character.
+    pieces: list[bytes | str] = [bytes([byte]) for byte in range(256)]
+    pieces += [bytes([byte]) for byte in (0xE0, 0xED, 0xF0, 0xF4, 0x80, 0x8F, 0x90, 0xA0) * 40]
+    model = ScriptedModel(pieces=pieces)
+    schema = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 1}}
+    with pronk.InferenceScheduler(8, engine=model.engine, n_ctx=512) as scheduler:
+        for text in answers(scheduler, {**schema, "minItems": 20, "maxItems": 20}, 40, 400):
+            jsonschema.validate(json.loads(text), schema)
+            assert "\ufffd" not in text
+
+
 def tool(parameters: Any, name: str = "go") -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
