@@ -307,20 +307,19 @@ std::uint32_t Nfa::add_set(const CodePoints& set) {
   return index;
 }
 
-Nfa nfa_of(const Regex& regex, bool search) {
-  const CodePoints all = {{0, CodePoints::kLast}};
+Nfa nfa_of(const Regex& regex, const CodePoints* around) {
   Nfa nfa;
   std::uint32_t at = nfa.add_node();
   const auto loop = [&] {
     const std::uint32_t node = nfa.add_node();
     nfa.nodes[at].skips.push_back({node, Nfa::When::kAlways});
-    const std::uint32_t set = nfa.add_set(all);
+    const std::uint32_t set = nfa.add_set(*around);
     nfa.nodes[node].steps.push_back({node, set});
     at = node;
   };
-  if (search) loop();
+  if (around != nullptr) loop();
   at = append(nfa, regex, at);
-  if (search) {
+  if (around != nullptr) {
     loop();
     nfa.rest = at;
   }

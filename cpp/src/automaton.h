@@ -36,15 +36,15 @@ struct Nfa {
   std::vector<Node> nodes;
   std::vector<CodePoints> sets;
   std::vector<bool> accepts;   // by node
-  std::uint32_t rest = kNone;  // the node from which every text is accepted, if there is one
+  std::uint32_t rest = kNone;  // a node where nothing that follows matters, if there is one
 
   std::uint32_t add_node();
   std::uint32_t add_set(const CodePoints& set);
 };
 
-/// That of the texts which match `regex` as a whole, or with `search` have a part that matches.
-/// Throws AutomatonTooLarge.
-Nfa nfa_of(const Regex& regex, bool search = false);
+/// That of the texts which match `regex` as a whole, or have a part that matches, between
+/// characters of `around`. Throws AutomatonTooLarge.
+Nfa nfa_of(const Regex& regex, const CodePoints* around = nullptr);
 
 /// A language, or with `negated` all other texts.
 struct Term {

@@ -90,6 +90,15 @@ void SchemaDocument::unsupported(const std::string& place, const std::string& go
          "leave it out, and check it in what comes back");
 }
 
+void SchemaDocument::spend(std::size_t n_states, const std::string& place) const {
+  constexpr std::size_t kMost = 200000;
+  n_states_ += n_states;
+  if (n_states_ > kMost) {
+    refuse(place, "patterns with more than " + std::to_string(kMost) + " states in all", "fewer",
+           "simplify them");
+  }
+}
+
 std::size_t SchemaDocument::count(const common_json& schema, const char* key,
                                   const std::string& place) const {
   const common_json& value = schema.at(key);

@@ -115,7 +115,8 @@ class SchemaDocument {
                            const std::string& expected, const std::string& advice) const;
   /// Refuses what is right, but cannot be followed, or takes note to leave it out.
   void unsupported(const std::string& place, const std::string& got) const;
-  bool lenient() const noexcept { return lenient_; }
+  /// Takes note of work of so many states of automata. Refuses too much of it.
+  void spend(std::size_t n_states, const std::string& place) const;
 
  private:
   const common_json& resolve(const SchemaAt& reference) const;
@@ -132,6 +133,7 @@ class SchemaDocument {
   const common_json& root_;
   const std::string what_;
   const bool lenient_;
+  mutable std::size_t n_states_ = 0;
   std::set<const common_json*> open_;  // being added, to find circles
   std::map<std::pair<const common_json*, std::string>, common_json> made_;
 };

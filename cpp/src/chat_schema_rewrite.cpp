@@ -195,7 +195,12 @@ class Rewriter {
     }
     const bool plain = !node.limits.low && !node.limits.high && divisor == 1;
     if (plain) return of_type(integers ? "integer" : "number");
-    const Dfa dfa = integers ? integers_within(node.limits, divisor) : numbers_within(node.limits);
+    Dfa dfa;
+    try {
+      dfa = integers ? integers_within(node.limits, divisor) : numbers_within(node.limits);
+    } catch (const AutomatonTooLarge&) {
+      return list_multiples(node, integers);
+    }
     if (dfa.states.empty()) throw Unsatisfiable{node.place, "bounds that no number is within"};
     common_json result = rules_.stand_in(dfa, Spelling::kPlain);
     if (integers) result["type"] = "integer";

@@ -9,6 +9,7 @@
 namespace pronk::inline v0 {
 namespace {
 
+constexpr std::size_t kMaxStates = 4096;
 // Of a pattern and a length together: a schema may have many of them.
 constexpr std::size_t kMaxStatesWithLength = 1024;
 
@@ -99,13 +100,18 @@ Dfa text_of(const SchemaDocument& document, const SchemaNode& node, std::vector<
           Regex::repeat(Regex::of(text_characters()), min, limited ? max : Regex::kNoLimit);
       all.push_back({nfa_of(characters), false});
     }
+    const std::string& place = node.patterns.empty() ? node.place : node.patterns[0].place;
+    const std::size_t most = limited ? kMaxStatesWithLength : kMaxStates;
     try {
-      return limited ? intersect(all, alphabet, kMaxStatesWithLength) : intersect(all, alphabet);
+      Dfa dfa = intersect(all, alphabet, most);
+      document.spend(dfa.states.size(), place);
+      return dfa;
     } catch (const AutomatonTooLarge& error) {
+      document.spend(most, place);
       if (limited && max > std::max<std::size_t>(min, 1)) continue;
-      document.unsupported(node.patterns.empty() ? node.place : node.patterns[0].place,
-                           "a pattern with " + std::string(error.what()));
-      return intersect({{nfa_of(Regex::sequence({}), true), false}}, text_characters());
+      document.unsupported(place, "a pattern with " + std::string(error.what()));
+      return intersect({{nfa_of(Regex::repeat(Regex::of(text_characters()), 0)), false}},
+                       text_characters());
     }
   }
 }
@@ -114,7 +120,15 @@ bool matches_pattern(const SchemaDocument& document, const SchemaNode::Text& pat
                      const std::string& text) {
   const std::optional<Pattern> read_one = read(document, pattern.text, pattern.place);
   if (!read_one) return false;
-  return intersect(read_one->terms, read_one->alphabet).matches(code_points_of(text));
+  try {
+    const Dfa dfa = intersect(read_one->terms, read_one->alphabet, kMaxStates);
+    document.spend(dfa.states.size(), pattern.place);
+    return dfa.matches(code_points_of(text));
+  } catch (const AutomatonTooLarge& error) {
+    document.spend(kMaxStates, pattern.place);
+    document.unsupported(pattern.place, "a pattern with " + std::string(error.what()));
+    return false;
+  }
 }
 
 }  // namespace pronk::inline v0

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kDigits = 16;          // as llama.cpp's grammars have them
 constexpr std::size_t kMostDigits = 40;      // of a bound
+constexpr std::size_t kMostStates = 800;     // of multiples
 constexpr std::size_t kDistinctDigits = 15;  // that a double tells apart
 
 using Integer = Decimal::Scaled;
@@ -127,7 +128,8 @@ Regex with_sign(const Integer& low, const Integer& high, const Of& of) {
 }
 
 // Within the limits, as multiples of 10^-n.
-std::pair<Integer, Integer> range(const NumberLimits& limits, std::size_t n) {
+std::pair<Integer, Integer> range(const NumberLimits& limits, std::size_t n,
+                                  std::size_t n_digits = kDigits) {
   std::optional<Integer> low, high;
   if (limits.low) {
     low = limits.low->value.scaled(n);
@@ -137,7 +139,7 @@ std::pair<Integer, Integer> range(const NumberLimits& limits, std::size_t n) {
     high = limits.high->value.scaled(n);
     if (high->exact && limits.high->exclusive) high = previous(*high);
   }
-  std::size_t most = kDigits + n;
+  std::size_t most = n_digits + n;
   for (const auto& bound : {low, high}) {
     if (bound) most = std::max(most, std::min(bound->digits.size(), kMostDigits));
   }
@@ -281,7 +283,9 @@ int compare(const Decimal& a, const Decimal& b) {
 }
 
 Dfa integers_within(const NumberLimits& limits, unsigned multiple_of) {
-  const auto [low, high] = range(limits, 0);
+  // Each digit takes a state for each remainder.
+  const std::size_t n_digits = std::clamp<std::size_t>(kMostStates / multiple_of, 4, kDigits);
+  const auto [low, high] = range(limits, 0, n_digits);
   if (less(high, low)) return {};
   std::vector<Term> terms;
   terms.push_back({nfa_of(with_sign(low, high, naturals)), false});

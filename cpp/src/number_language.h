@@ -48,7 +48,8 @@ struct NumberLimits {
 };
 
 /// All integers within `limits`; without a limit to one side, those of at most 16 digits, or as
-/// many as the other limit has. `multiple_of` is 1 to 128. Throws AutomatonTooLarge.
+/// many as the other limit has; fewer where `multiple_of`, 1 to 128, is large. Throws
+/// AutomatonTooLarge.
 Dfa integers_within(const NumberLimits& limits, unsigned multiple_of = 1);
 
 /// Numbers without an exponent, with at most 16 digits before and after the point. Read as a

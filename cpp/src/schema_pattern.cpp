@@ -29,8 +29,9 @@ const CodePoints kNoWord = {{1, '0' - 1},     {'9' + 1, 'A' - 1}, {'Z' + 1, '_' 
 const CodePoints kNoSpace = ~CodePoints{
     {0, ' '},         {0x7F, 0xA0},     {0x1680, 0x1680}, {0x180E, 0x180E}, {0x2000, 0x200F},
     {0x2028, 0x202F}, {0x205F, 0x206F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}, {0xD800, 0xDFFF}};
-const CodePoints kDot = {{1, '\t'},      {'\v', '\f'},     {0x0E, 0x84},
-                         {0x86, 0x2027}, {0x202A, 0xD7FF}, {0xE000, CodePoints::kLast}};
+// What stands for characters that a pattern does not name: none of those that control devices.
+const CodePoints kCommon = {{'\t', '\n'}, {'\r', '\r'}, {' ', 0xD7FF}, {0xE000, CodePoints::kLast}};
+const CodePoints kDot = kCommon & ~CodePoints{{'\n', '\r'}, {0x85, 0x85}, {0x2028, 0x2029}};
 
 bool is_digit(char32_t c) { return c >= '0' && c <= '9'; }
 bool is_letter(char32_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
@@ -51,11 +52,12 @@ class Reader {
     Regex regex = either(0);
     if (more()) malformed("')' without '('");
     Pattern pattern;
-    pattern.terms.push_back({nfa_of(regex, true), false});
+    pattern.terms.push_back({nfa_of(regex, &kCommon), false});
     for (auto& [ahead, negated] : ahead_) {
       if (negated) alphabet_ = alphabet_ & kPrintable;
       pattern.terms.push_back(
-          {nfa_of(Regex::sequence({{Regex::Kind::kStart, {}, 0, 0, {}}, std::move(ahead)}), true),
+          {nfa_of(Regex::sequence({{Regex::Kind::kStart, {}, 0, 0, {}}, std::move(ahead)}),
+                  &kCommon),
            negated});
     }
     pattern.alphabet = std::move(alphabet_);
@@ -220,7 +222,7 @@ class Reader {
         return assertion(Regex::Kind::kEnd);
       case '.':
         ++at_;
-        return Regex::of(dot_all_ ? text_characters() : kDot);
+        return Regex::of(dot_all_ ? kCommon : kDot);
       case '\\':
         if (peek(1) == 'b' || peek(1) == 'B') {
           // Words are another thing beyond ASCII for each reader.
@@ -341,7 +343,7 @@ class Reader {
     ++at_;
     const bool negated = take(U"^");
     if (peek() == ']' && more()) unsupported("a class that begins with ']'");
-    CodePoints set = negated ? text_characters() : CodePoints();
+    CodePoints set = negated ? kCommon : CodePoints();
     const auto include = [&](const CodePoints& more_of_it) {
       set = negated ? set & ~more_of_it : set | more_of_it;
     };

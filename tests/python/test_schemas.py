@@ -106,6 +106,10 @@ def test_pattern_with_a_length(scheduler: pronk.InferenceScheduler) -> None:
     check(scheduler, long, 3)
 
 
+NO_INTEGERS = [
+    {"minimum": 0.1, "maximum": 0.2},
+    {"exclusiveMinimum": -0.5, "exclusiveMaximum": 0},
+]
 NUMBERS: list[dict[str, Any]] = [
     {"minimum": -120, "maximum": -5},
     {"maximum": -5},
@@ -117,10 +121,11 @@ NUMBERS: list[dict[str, Any]] = [
     {"minimum": 10**18},
     {"minimum": 0, "exclusiveMinimum": 7, "maximum": 9},
     {"multipleOf": 7},
+    {"multipleOf": 100},
+    {"multipleOf": 128, "maximum": -12345678},
     {"multipleOf": 1000, "minimum": 5000, "maximum": 20000},
     {"multipleOf": 5, "exclusiveMinimum": 0, "exclusiveMaximum": 100},
-    {"minimum": 0.1, "maximum": 0.2},
-    {"exclusiveMinimum": -0.5, "exclusiveMaximum": 0},
+    *NO_INTEGERS,
     {"minimum": 1e-7, "maximum": 1e7},
     {"exclusiveMinimum": 1000.5},
     {"maximum": -2.25},
@@ -134,7 +139,7 @@ NUMBERS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("bounds", NUMBERS, ids=str)
 def test_numbers(scheduler: pronk.InferenceScheduler, kind: str, bounds: dict[str, Any]) -> None:
     schema = {"type": kind, **bounds}
-    if kind == "integer" and bounds in ({"minimum": 0.1, "maximum": 0.2}, NUMBERS[13]):
+    if kind == "integer" and bounds in NO_INTEGERS:
         with pytest.raises(pronk.GrammarError, match="no number"):
             scheduler.generate("Q", json_schema=schema)
         return
@@ -271,6 +276,10 @@ BAD: list[tuple[Any, str]] = [
     ({"$ref": "#"}, "refers to itself"),
     ({"anyOf": []}, "anyOf: got none"),
     (False, "false"),
+    (
+        {"anyOf": [{"pattern": f"^(a|b)*a(a|b){{10}}c{{{i}}}$"} for i in range(100, 250)]},
+        "states in all",
+    ),
 ]
 
 
