@@ -1,20 +1,55 @@
-// What acquire_async() returns.
+// What acquire_async() returns: the wait of one task for one permit.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <optional>
+
+#include "mailbox.h"
+#include "pronk/scheduler.h"
 
 namespace pronk::bindings {
 
-/// Takes its place in the queue when it is awaited or entered, not before: one that is dropped
-/// unused costs nobody anything.
+/// An awaitable, by itself or by `async with`: a coroutine written in C++. It takes its place in
+/// the queue when it is awaited or entered, not before: one that is dropped unused costs nobody
+/// anything. Where no permit is free it waits for a signal of the loop, an asyncio.Future or the
+/// like, that is set when the ticket is decided. Whatever ends the wait early gives the place, or
+/// the permit just granted, to the next in line. Guarded by the GIL.
 struct Acquisition {
-  nanobind::object scheduler;
-  std::int32_t priority = 0;
-  bool used = false;
-  bool entered = false;     ///< by `async with`, which releases the permit
-  nanobind::object permit;  ///< what __aexit__ is to release
+  enum class State : std::uint8_t {
+    kNew,
+    kUsed,     ///< awaited or entered, and has to try again for a place in the queue
+    kBegun,    ///< has a permit or a place, and is to be awaited
+    kAwaited,  ///< a task is in it
+    kOver,
+  };
+
+  Acquisition(nb::object scheduler_in, std::int32_t priority_in)
+      : scheduler(std::move(scheduler_in)), priority(priority_in) {}
+  ~Acquisition() { stop(); }
+  Acquisition(const Acquisition&) = delete;
+  Acquisition& operator=(const Acquisition&) = delete;
+
+  /// Takes a permit or a place in the queue. Throws what InferenceScheduler::enqueue() throws.
+  void begin();
+  /// The ticket was decided. Errors of the loop are reported as unraisable.
+  void wake();
+  /// Gives the place up.
+  void stop() noexcept;
+
+  nb::object scheduler;
+  const std::int32_t priority;
+  State state = State::kNew;
+  bool entered = false;  ///< by `async with`, which releases the permit
+  nb::object permit;     ///< to be handed out, or what __aexit__ is to release
+  std::optional<Ticket> ticket;
+  nb::object mailbox;     ///< a MailboxHandle; empty while nobody waits
+  std::uint64_t key = 0;  ///< in it
+  nb::object signal;
+  nb::object waiting;  ///< the iterator of `signal`
 };
+
+nb::object make_acquisition(nb::object scheduler, std::int32_t priority);
 
 }  // namespace pronk::bindings

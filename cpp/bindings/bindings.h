@@ -19,7 +19,6 @@ void bind_mailbox(nb::module_& m);
 void bind_ready();
 void bind_generation(nb::module_& m);
 void bind_permit(nb::module_& m);
-void bind_permit_wait();
 void bind_acquisition(nb::module_& m);
 void bind_scheduler(nb::module_& m);
 void bind_testing(nb::module_& m);

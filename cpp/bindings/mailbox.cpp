@@ -2,43 +2,86 @@
 
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <utility>
+
+#include "acquisition.h"
 #include "bindings.h"
 #include "errors.h"
-#include "permit_wait.h"
 
 namespace pronk::bindings {
 namespace {
 
-// The mailbox that each asyncio loop watches. Neither is a reference: the mailbox removes itself.
-// Guarded by the GIL.
-std::unordered_map<PyObject*, PyObject*> by_loop;
+// The asyncio loops and the mailbox that each watches: one in most programs, so that a search is
+// faster than a table. Neither is a reference: the mailbox removes itself. Guarded by the GIL.
+std::vector<std::pair<PyObject*, PyObject*>> by_loop;
+
+auto find_loop(PyObject* loop) {
+  return std::find_if(by_loop.begin(), by_loop.end(),
+                      [loop](const auto& each) { return each.first == loop; });
+}
 
 }  // namespace
+
+std::uint64_t PermitWaits::add(Acquisition* wait) {
+  if (free_.empty()) {
+    places_.emplace_back();
+    // So that remove() cannot fail.
+    free_.reserve(places_.capacity());
+    free_.push_back(static_cast<std::uint32_t>(places_.size() - 1));
+  }
+  const std::uint32_t number = free_.back();
+  free_.pop_back();
+  Place& place = places_[number];
+  place.wait = wait;
+  return kMark | std::uint64_t{place.uses} << 32 | number;
+}
+
+Acquisition* PermitWaits::find(std::uint64_t key) const noexcept {
+  const auto number = static_cast<std::uint32_t>(key);
+  if (!is_key(key) || number >= places_.size()) return nullptr;
+  const Place& place = places_[number];
+  return place.uses == static_cast<std::uint32_t>((key & ~kMark) >> 32) ? place.wait : nullptr;
+}
+
+void PermitWaits::remove(std::uint64_t key) noexcept {
+  if (find(key) == nullptr) return;
+  const auto number = static_cast<std::uint32_t>(key);
+  places_[number].wait = nullptr;
+  places_[number].uses = (places_[number].uses + 1) & 0x7fffffff;
+  free_.push_back(number);
+}
 
 MailboxHandle::~MailboxHandle() { abandon(); }
 
 void MailboxHandle::attach(nb::handle self, nb::handle asyncio_loop) {
   loop_ = asyncio_loop.ptr();
-  by_loop[loop_] = self.ptr();
+  by_loop.emplace_back(loop_, self.ptr());
 }
 
 void MailboxHandle::abandon() {
-  const auto it = by_loop.find(loop_);
-  if (it != by_loop.end() && nb::inst_ptr<MailboxHandle>(it->second) == this) by_loop.erase(it);
+  std::erase_if(by_loop, [this](const auto& each) {
+    return nb::inst_ptr<MailboxHandle>(each.second) == this;
+  });
   loop_ = nullptr;
-  while (!waits.empty()) waits.begin()->second->stop();  // which removes itself
+  for (std::size_t place = 0; place < waits.n_places(); ++place) {
+    if (Acquisition* wait = waits.at(place)) wait->stop();  // which removes itself
+  }
 }
 
 std::vector<std::uint64_t> MailboxHandle::deliver() {
   std::vector<std::uint64_t> others;
-  for (const std::uint64_t key : mailbox->drain()) {
-    const auto it = waits.find(key);
-    if (it == waits.end()) {
+  // Taken out: whom it wakes may come back here.
+  std::vector<std::uint64_t> keys = std::move(keys_);
+  mailbox->drain(keys);
+  for (const std::uint64_t key : keys) {
+    if (!PermitWaits::is_key(key)) {
       others.push_back(key);
-    } else {
-      it->second->wake();
+    } else if (Acquisition* wait = waits.find(key)) {
+      wait->wake();
     }
   }
+  keys_ = std::move(keys);
   return others;
 }
 
@@ -52,7 +95,7 @@ nb::object running_loop() {
 }
 
 nb::object mailbox_of(nb::handle loop) {
-  const auto it = by_loop.find(loop.ptr());
+  const auto it = find_loop(loop.ptr());
   return it == by_loop.end() ? nb::object() : nb::borrow(it->second);
 }
 

@@ -3,10 +3,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "pronk/mailbox.h"
@@ -15,7 +15,33 @@ namespace pronk::bindings {
 
 namespace nb = nanobind;
 
-struct PermitWait;
+struct Acquisition;
+
+/// Those who wait, by key. Guarded by the GIL.
+class PermitWaits {
+ public:
+  /// The key is like none of the last two thousand million of its place.
+  std::uint64_t add(Acquisition* wait);
+  void remove(std::uint64_t key) noexcept;
+  /// Whether it is the key of one who waits or waited, not somebody else's.
+  static bool is_key(std::uint64_t key) noexcept { return (key & kMark) != 0; }
+  /// Null where nobody waits under the key any more.
+  Acquisition* find(std::uint64_t key) const noexcept;
+  /// For a visit to all: null where nobody waits.
+  std::size_t n_places() const noexcept { return places_.size(); }
+  Acquisition* at(std::size_t place) const noexcept { return places_[place].wait; }
+
+ private:
+  // A key is the number of a place, how often that was used before, and this mark.
+  static constexpr std::uint64_t kMark = std::uint64_t{1} << 63;
+  struct Place {
+    Acquisition* wait = nullptr;
+    std::uint32_t uses = 0;  // modulo 2^31
+  };
+
+  std::vector<Place> places_;
+  std::vector<std::uint32_t> free_;
+};
 
 /// All of it but `mailbox` is guarded by the GIL.
 struct MailboxHandle {
@@ -34,12 +60,12 @@ struct MailboxHandle {
   /// Core threads keep the mailbox alive too, and must be able to drop it without the GIL: hence
   /// our own shared_ptr inside the Python object, instead of one to the Python object.
   const std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
-  /// By key; each removes itself.
-  std::unordered_map<std::uint64_t, PermitWait*> waits;
+  PermitWaits waits;  ///< each removes itself
   std::uint64_t last_key = 0;
 
  private:
-  PyObject* loop_ = nullptr;  // not a reference: compared with the running loop, which lives
+  std::vector<std::uint64_t> keys_;  // kept for their memory
+  PyObject* loop_ = nullptr;         // not a reference: compared with the running loop, which lives
 };
 
 /// The asyncio loop that runs in this thread, or an empty handle. Needs the GIL.

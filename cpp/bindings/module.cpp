@@ -24,7 +24,6 @@ NB_MODULE(_core, m) {
   bind_ready();
   bind_generation(m);
   bind_permit(m);
-  bind_permit_wait();
   bind_acquisition(m);
   bind_scheduler(m);
   bind_testing(m);

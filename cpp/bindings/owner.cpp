@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "mailbox.h"
 
 namespace pronk::bindings {
 namespace {
@@ -18,9 +19,24 @@ std::atomic<std::uint64_t> last_owner{0};
 std::unordered_map<PyObject*, std::uint64_t> numbers;  // by task
 std::unordered_map<PyObject*, PyObject*> tasks;        // by weak reference
 
+// What was looked up lately, packed so that thousands of tasks in turn find it in the CPU's cache.
+struct Recent {
+  PyObject* task = nullptr;
+  std::uint64_t number = 0;
+};
+constexpr unsigned kRecentBits = 11;
+Recent recent_numbers[1 << kRecentBits];
+
+Recent& recent(PyObject* task) {
+  // Fibonacci hashing (Knuth, The Art of Computer Programming 3, section 6.4).
+  const std::uint64_t hash = reinterpret_cast<std::uintptr_t>(task) * 0x9e3779b97f4a7c15u;
+  return recent_numbers[hash >> (64 - kRecentBits)];
+}
+
 PyObject* forget_task(PyObject*, PyObject* reference) {
   const auto it = tasks.find(reference);
   if (it != tasks.end()) {
+    if (Recent& known = recent(it->second); known.task == it->second) known = {};
     numbers.erase(it->second);
     tasks.erase(it);
     Py_DECREF(reference);
@@ -30,22 +46,27 @@ PyObject* forget_task(PyObject*, PyObject* reference) {
 
 PyMethodDef forget_task_definition = {"forget_task", &forget_task, METH_O, nullptr};
 
-// What `function` returns, or None where it says by RuntimeError that none of its tasks runs.
-nb::object call_for_task(PyObject* function) {
-  PyObject* task = PyObject_CallNoArgs(function);
-  if (!task) {
-    if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) throw nb::python_error();
-    PyErr_Clear();
-    return nb::none();
-  }
-  return nb::steal(task);
+// Before Python 3.12 current_task() is written in Python, around this dict.
+PyObject* find_tasks_by_loop() {
+  if (nb::cast<long>(nb::module_::import_("sys").attr("hexversion")) >= 0x030c0000) return nullptr;
+  const nb::object dict =
+      nb::getattr(nb::module_::import_("asyncio.tasks"), "_current_tasks", nb::none());
+  return PyDict_CheckExact(dict.ptr()) ? dict.inc_ref().ptr() : nullptr;
 }
 
-nb::object asyncio_task() {
-  // Kept for good: a function of another library, which holds nothing of ours.
+nb::object asyncio_task(nb::handle loop) {
+  // Both kept for good: they belong to another library and hold nothing of ours.
+  static PyObject* const by_loop = find_tasks_by_loop();
+  if (by_loop) {
+    PyObject* task = PyDict_GetItemWithError(by_loop, loop.ptr());
+    if (!task && PyErr_Occurred()) throw nb::python_error();
+    return task ? nb::borrow(task) : nb::none();
+  }
   static PyObject* const function =
       nb::module_::import_("asyncio").attr("current_task").inc_ref().ptr();
-  return call_for_task(function);
+  PyObject* task = PyObject_CallFunctionObjArgs(function, loop.ptr(), nullptr);
+  if (!task) throw nb::python_error();
+  return nb::steal(task);
 }
 
 nb::object trio_task() {
@@ -56,18 +77,30 @@ nb::object trio_task() {
     PyErr_Clear();
     return nb::none();
   }
-  return call_for_task(nb::object(trio.attr("current_task")).ptr());
+  PyObject* task = PyObject_CallNoArgs(nb::object(trio.attr("current_task")).ptr());
+  if (task) return nb::steal(task);
+  // What it says outside of its tasks.
+  if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) throw nb::python_error();
+  PyErr_Clear();
+  return nb::none();
+}
+
+std::uint64_t remember(PyObject* task, std::uint64_t number) {
+  recent(task) = {task, number};
+  return number;
 }
 
 std::uint64_t number_of(const nb::object& task) {
+  if (const Recent& known = recent(task.ptr()); known.task == task.ptr()) return known.number;
   const auto it = numbers.find(task.ptr());
-  if (it != numbers.end()) return it->second;
+  if (it != numbers.end()) return remember(task.ptr(), it->second);
 
   const nb::object callback = nb::steal(PyCFunction_New(&forget_task_definition, nullptr));
   PyObject* reference = PyWeakref_NewRef(task.ptr(), callback.ptr());
   if (!reference) throw nb::python_error();
   tasks.emplace(reference, task.ptr());
-  return numbers.emplace(task.ptr(), ++last_owner).first->second;
+  numbers.emplace(task.ptr(), ++last_owner);
+  return remember(task.ptr(), last_owner);
 }
 
 }  // namespace
@@ -78,12 +111,12 @@ std::uint64_t thread_owner() noexcept {
 }
 
 CurrentTask current_task() {
-  nb::object task = asyncio_task();
-  if (!task.is_none()) {
-    const std::uint64_t owner = number_of(task);
-    return {owner, std::move(task)};
+  nb::object loop = running_loop();
+  if (loop.is_valid()) {
+    const nb::object task = asyncio_task(loop);
+    if (!task.is_none()) return {number_of(task), std::move(loop)};
   }
-  task = trio_task();
+  const nb::object task = trio_task();
   return {task.is_none() ? 0 : number_of(task), nb::object()};
 }
 

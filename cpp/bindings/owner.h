@@ -11,7 +11,7 @@ std::uint64_t thread_owner() noexcept;
 
 struct CurrentTask {
   std::uint64_t owner = 0;        ///< 0 outside of tasks
-  nanobind::object asyncio_task;  ///< empty in trio, and outside of tasks
+  nanobind::object asyncio_loop;  ///< that of an asyncio task; else empty
 };
 
 /// Of asyncio or trio. Needs the GIL.

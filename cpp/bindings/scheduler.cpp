@@ -107,9 +107,9 @@ std::optional<InferencePermit> try_acquire(Scheduler& self) {
   return self.try_acquire({0, thread_owner()});
 }
 
-Acquisition acquire_async(nb::handle_t<Scheduler> self, nb::handle priority) {
+nb::object acquire_async(nb::handle_t<Scheduler> self, nb::handle priority) {
   nb::cast<Scheduler&>(self);  // refuses one that was never initialised
-  return {nb::borrow(self), to_priority(priority)};
+  return make_acquisition(nb::borrow(self), to_priority(priority));
 }
 
 void init_pool(Scheduler& self, nb::handle engine, nb::handle n_ctx, const nb::kwargs& keywords) {

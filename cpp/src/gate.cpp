@@ -29,7 +29,7 @@ Gate::Gate(const SchedulerOptions& options, std::shared_ptr<Clock> clock,
 // tickets goes first does not depend on when one looks, since both rise at the same rate; so the
 // order is fixed on arrival, by the time at which a ticket of priority 0 would have had to arrive
 // to be its equal.
-TicketState::Key Gate::key_for(std::int32_t priority, TimePoint now) {
+WaitQueue::Key Gate::key_for(std::int32_t priority, TimePoint now) {
   const std::int64_t rank = ageing_ns_ == 0
                                 ? -std::int64_t{priority}
                                 : now.time_since_epoch().count() - ageing_ns_ * priority;
@@ -94,7 +94,7 @@ bool Gate::try_acquire(std::uint64_t owner) {
   return true;
 }
 
-void Gate::enqueue(const std::shared_ptr<TicketState>& ticket) {
+void Gate::enqueue(const std::shared_ptr<TicketState>& ticket, Listener listener) {
   process.check("scheduler");
   Functions run_after;
   {
@@ -110,8 +110,8 @@ void Gate::enqueue(const std::shared_ptr<TicketState>& ticket) {
                            " waiters already, expected fewer than " + "max_waiting=" +
                            std::to_string(*max_waiting_) + ", retry later or raise max_waiting");
     }
-    // Mostly the newcomer is the last in line, which is then found without a search.
-    queue_.emplace_hint(queue_.end(), ticket->key, ticket);
+    ticket->listener = std::move(listener);
+    queue_.push(ticket->key, ticket);
     grant_waiting(run_after);
     if (trace_->on()) trace_counts();
   }
@@ -128,8 +128,8 @@ void Gate::decide(TicketState& ticket, TicketStatus status, Functions& run_after
     run_after.push_back(std::move(then));
   }
   // They may hold the generation, which holds the ticket.
-  ticket.on_grant = nullptr;
-  ticket.on_close = nullptr;
+  if (ticket.on_grant) ticket.on_grant = nullptr;
+  if (ticket.on_close) ticket.on_close = nullptr;
   ticket.changed.notify_all();
   if (ticket.listener.mailbox) {
     ticket.listener.mailbox->post(ticket.listener.key);
@@ -143,11 +143,10 @@ void Gate::grant_waiting(Functions& run_after) {
     if (active_ == 0) idle_.notify_all();
     return;
   }
+  if (active_ >= max_) return;
   const TimePoint now = clock_->now();
   while (active_ < max_ && !queue_.empty()) {
-    const auto first = queue_.begin();
-    const std::shared_ptr<TicketState> ticket = std::move(first->second);
-    queue_.erase(first);
+    const std::shared_ptr<TicketState> ticket = queue_.pop();
     hold(ticket->options.owner);
     waited_ += now - ticket->enqueued;
     if (trace_->on()) trace_wait(*ticket, TraceResult::kNone);
@@ -189,7 +188,7 @@ bool Gate::take(TicketState& ticket) {
 }
 
 bool Gate::cancel(TicketState& ticket, bool timed_out) {
-  if (process.forked()) return false;
+  if (process.forked() || ticket.taken) return false;
   Functions run_after;
   bool was_waiting = false;
   {
@@ -261,11 +260,11 @@ void Gate::close() {
     std::lock_guard lock(mutex_);
     refusing_ = true;
     closed_ = true;
-    for (auto& [key, ticket] : queue_) {
+    while (!queue_.empty()) {
+      const std::shared_ptr<TicketState> ticket = queue_.pop();
       if (trace_->on()) trace_wait(*ticket, TraceResult::kClosed);
       decide(*ticket, TicketStatus::kClosed, run_after);
     }
-    queue_.clear();
     if (trace_->on()) trace_counts();
     if (active_ == 0) idle_.notify_all();
   }

@@ -2,10 +2,10 @@
 // generations alike.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,17 +18,16 @@
 #include "pronk/mailbox.h"
 #include "pronk/scheduler.h"
 #include "trace.h"
+#include "wait_queue.h"
 
 namespace pronk::inline v0 {
 
 class Gate;
 
-/// One entry of the queue. Everything but `gate` and `options` is guarded by the gate's mutex.
+/// One entry of the queue. Everything but `gate`, `options` and `taken` is guarded by the gate's
+/// mutex.
 class TicketState {
  public:
-  /// Orders the queue: lower goes first. See Gate::key_for.
-  using Key = std::pair<std::int64_t, std::uint64_t>;
-
   TicketState(std::shared_ptr<Gate> gate_in, const AcquireOptions& options_in)
       : gate(std::move(gate_in)), options(options_in) {}
 
@@ -36,8 +35,9 @@ class TicketState {
   const AcquireOptions options;
 
   TicketStatus status = TicketStatus::kWaiting;
-  bool taken = false;  ///< the permit of a granted ticket has an owner of its own now
-  Key key{};
+  /// The permit of a granted ticket has an owner of its own now. Set under the mutex, never unset.
+  std::atomic<bool> taken{false};
+  WaitQueue::Key key{};  ///< see Gate::key_for
   TimePoint enqueued{};
   std::condition_variable changed;
   Listener listener;
@@ -58,7 +58,8 @@ class Gate {
   bool try_acquire(std::uint64_t owner);
   /// Queues a fresh ticket, or grants it at once. Throws SchedulerClosedError, QueueFullError,
   /// DeadlockError.
-  void enqueue(const std::shared_ptr<TicketState>& ticket);
+  /// `listener` is told when the ticket is decided, at once if it is.
+  void enqueue(const std::shared_ptr<TicketState>& ticket, Listener listener = {});
   /// Waits for a ticket to be decided, at most until `deadline`, and no longer than to the real
   /// time `latest`.
   TicketStatus wait_until(TicketState& ticket, TimePoint deadline,
@@ -99,7 +100,7 @@ class Gate {
  private:
   using Functions = std::vector<std::function<void()>>;
 
-  TicketState::Key key_for(std::int32_t priority, TimePoint now);
+  WaitQueue::Key key_for(std::int32_t priority, TimePoint now);
   void check_deadlock(std::uint64_t owner) const;
   void hold(std::uint64_t owner);
   void unhold(std::uint64_t owner);
@@ -117,7 +118,7 @@ class Gate {
 
   mutable std::mutex mutex_;
   std::condition_variable idle_;
-  std::map<TicketState::Key, std::shared_ptr<TicketState>> queue_;  // guarded by mutex_
+  WaitQueue queue_;  // guarded by mutex_
   std::unordered_map<std::uint64_t, std::int32_t>
       held_;                          // guarded by mutex_; permits per known owner
   decltype(held_)::node_type spare_;  // guarded by mutex_; kept, so that permits cost no allocation

@@ -34,7 +34,7 @@ Mailbox::Silence::Silence(Mailbox& mailbox) noexcept : mailbox_(mailbox), outer_
 
 Mailbox::Silence::~Silence() {
   silence = outer_;
-  mailbox_.ring();
+  if (rung_) mailbox_.ring();
 }
 
 struct Mailbox::Impl {
@@ -102,6 +102,13 @@ void Mailbox::ring() noexcept {
 }
 
 std::vector<std::uint64_t> Mailbox::drain() {
+  std::vector<std::uint64_t> keys;
+  drain(keys);
+  return keys;
+}
+
+void Mailbox::drain(std::vector<std::uint64_t>& keys) {
+  keys.clear();
   std::lock_guard lock(impl_->mutex);
   if (impl_->rung) {
     std::uint64_t buffer[8];
@@ -110,7 +117,7 @@ std::vector<std::uint64_t> Mailbox::drain() {
     impl_->rung = false;
   }
   if (!impl_->posted.empty()) impl_->posted.clear();
-  return std::exchange(impl_->keys, {});
+  std::swap(impl_->keys, keys);
 }
 
 }  // namespace pronk::inline v0

@@ -73,8 +73,7 @@ bool HeldPermit::released() const noexcept {
 }
 
 PermitState::PermitState(std::shared_ptr<SchedulerState> scheduler, std::uint64_t owner)
-    : scheduler_(std::move(scheduler)),
-      held_(std::make_shared<HeldPermit>(scheduler_->gate, owner)) {}
+    : scheduler_(std::move(scheduler)), held_(scheduler_->gate, owner) {}
 
 void PermitState::create_pool(const std::function<void()>& look_up) {
   check_held();
@@ -83,7 +82,7 @@ void PermitState::create_pool(const std::function<void()>& look_up) {
 
 void PermitState::check_held() const {
   scheduler_->gate->process.check("permit");
-  if (held_->released()) throw_released();
+  if (held_.released()) throw_released();
 }
 
 Generation PermitState::generate(std::string_view prompt, const GenerationParams& params) {
@@ -109,10 +108,10 @@ Generation PermitState::run(const std::shared_ptr<DecodeLoop>& loop,
   generation->on_cancel = [weak = std::weak_ptr(loop)] {
     if (const auto alive = weak.lock()) alive->interrupt();
   };
-  generation->when_ended([held = held_] { held->end(); });
-  held_->begin(generation);
+  generation->when_ended([self = shared_from_this()] { self->held_.end(); });
+  held_.begin(generation);
   if (!loop->submit(generation)) {
-    held_->end();
+    held_.end();
     throw SchedulerClosedError(
         "generate: got a closed scheduler, expected an open one, create a new one");
   }
@@ -121,11 +120,15 @@ Generation PermitState::run(const std::shared_ptr<DecodeLoop>& loop,
 
 InferencePermit::InferencePermit(std::shared_ptr<PermitState> state) noexcept
     : state_(std::move(state)) {}
-InferencePermit::~InferencePermit() { release(); }
+InferencePermit::~InferencePermit() {
+  release();
+  if (state_) state_->drop_scheduler();
+}
 InferencePermit::InferencePermit(InferencePermit&&) noexcept = default;
 InferencePermit& InferencePermit::operator=(InferencePermit&& other) noexcept {
   if (this != &other) {
     release();
+    if (state_) state_->drop_scheduler();
     state_ = std::move(other.state_);
   }
   return *this;

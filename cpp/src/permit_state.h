@@ -40,25 +40,27 @@ class HeldPermit {
 };
 
 /// Behind the public handle. Only the handle keeps the scheduler alive: what the decode thread
-/// holds must not, since it would then have to wait for itself.
-class PermitState {
+/// holds, the permit alone, must not, since it would then have to wait for itself.
+class PermitState : public std::enable_shared_from_this<PermitState> {
  public:
   PermitState(std::shared_ptr<SchedulerState> scheduler, std::uint64_t owner);
+  /// The handle is gone.
+  void drop_scheduler() noexcept { scheduler_ = nullptr; }
 
   Generation generate(std::string_view prompt, const GenerationParams& params);
   Generation generate(std::vector<Token> prompt, const GenerationParams& params);
   void create_pool(const std::function<void()>& look_up);
   Generation chat(std::string_view messages, const ChatParams& chat,
                   const GenerationParams& params);
-  HeldPermit& held() const noexcept { return *held_; }
+  HeldPermit& held() noexcept { return held_; }
 
  private:
   void check_held() const;
   Generation run(const std::shared_ptr<DecodeLoop>& loop,
                  std::shared_ptr<GenerationState> generation);
 
-  const std::shared_ptr<SchedulerState> scheduler_;
-  const std::shared_ptr<HeldPermit> held_;
+  std::shared_ptr<SchedulerState> scheduler_;
+  HeldPermit held_;
 };
 
 }  // namespace pronk::inline v0

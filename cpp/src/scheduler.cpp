@@ -101,10 +101,10 @@ std::optional<InferencePermit> InferenceScheduler::try_acquire(const AcquireOpti
   }
 }
 
-Ticket InferenceScheduler::enqueue(const AcquireOptions& options) {
+Ticket InferenceScheduler::enqueue(const AcquireOptions& options, Listener listener) {
   check_priority(options.priority);
   auto ticket = std::make_shared<TicketState>(state_->gate, options);
-  state_->gate->enqueue(ticket);
+  state_->gate->enqueue(ticket, std::move(listener));
   return Ticket(std::move(ticket), state_);
 }
 

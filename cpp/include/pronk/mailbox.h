@@ -29,6 +29,8 @@ class PRONK_API Mailbox {
   void ring() noexcept;
   /// The keys posted since the last call, oldest first; a key posted twice appears once.
   std::vector<std::uint64_t> drain();
+  /// The same in the place of what `keys` has; its memory serves for the next keys.
+  void drain(std::vector<std::uint64_t>& keys);
 
   /// While it lives, what its thread rings stays silent: for a thread that drains the mailbox
   /// itself right after. What is undrained at the end rings then.

@@ -141,7 +141,8 @@ class PRONK_API InferenceScheduler {
   std::optional<InferencePermit> try_acquire(const AcquireOptions& options = {});
   /// Takes a place in the queue; granted at once if a permit is free and nobody waits. Throws as
   /// acquire() does.
-  Ticket enqueue(const AcquireOptions& options = {});
+  /// `listener` is told when the ticket stops waiting, at once if it does not wait at all.
+  Ticket enqueue(const AcquireOptions& options = {}, Listener listener = {});
 
   /// Throws DeadlockError when `owner` itself holds every permit: it must not wait for what needs
   /// one, such as a queued generation.

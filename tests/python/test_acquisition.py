@@ -81,7 +81,7 @@ def test_a_wait_is_over_once(drain: Drain) -> None:
         permit.release()
         next_permit = await wait
         assert scheduler.active_count == 1
-        with pytest.raises(RuntimeError, match="over"):
+        with pytest.raises(RuntimeError, match="second use"):
             await wait
         next_permit.release()
 
