@@ -7,6 +7,7 @@
 #include "chat_json.h"
 #include "chat_messages.h"
 #include "chat_parser.h"
+#include "chat_schema.h"
 #include "chat_template.h"
 #include "inner_tokens.h"
 #include "pronk/error.h"
@@ -71,9 +72,10 @@ void tokenize_prompt(const InferenceEngine& engine, const std::string& marked,
   }
 }
 
-GrammarSpec grammar_of(const common_chat_params& rendered) {
+GrammarSpec grammar_of(const common_chat_params& rendered, const SchemaRules& rules) {
   GrammarSpec spec;
-  spec.gbnf = rendered.grammar;
+  if (!rendered.grammar.empty()) spec.gbnf = rules.finished(rendered.grammar);
+  spec.of_schemas = true;
   spec.lazy = rendered.grammar_lazy;
   if (!spec.lazy) spec.prefix = rendered.generation_prompt;
   for (const common_grammar_trigger& trigger : rendered.grammar_triggers) {
@@ -82,6 +84,43 @@ GrammarSpec grammar_of(const common_chat_params& rendered) {
     if (!trigger.value.empty()) spec.triggers.push_back({trigger.value, pattern});
   }
   return spec;
+}
+
+// The schemas of what is asked for, as the conversion to a grammar needs them. The prompt has them
+// as they were given.
+common_chat_templates_inputs for_grammar(const common_chat_templates_inputs& inputs,
+                                         SchemaRules& rules) {
+  common_chat_templates_inputs result = inputs;
+  if (!inputs.json_schema.empty()) {
+    result.json_schema = schema_for_grammar(parse_schema(inputs.json_schema), "json_schema",
+                                            SchemaFor::kAnswer, rules)
+                             .dump();
+  }
+  if (inputs.tool_choice == COMMON_CHAT_TOOL_CHOICE_NONE) return result;
+  for (std::size_t i = 0; i < result.tools.size(); ++i) {
+    std::string& parameters = result.tools[i].parameters;
+    parameters = schema_for_grammar(common_json::parse(parameters),
+                                    "tools[" + std::to_string(i) + "].function.parameters",
+                                    SchemaFor::kTool, rules)
+                     .dump();
+  }
+  return result;
+}
+
+// What becomes the prompt, without the work for a grammar.
+common_chat_params render_prompt(const ChatTemplate& chat_template,
+                                 const common_chat_templates_inputs& inputs,
+                                 const std::string& rewritten_schema) {
+  common_chat_templates_inputs only_prompt = inputs;
+  only_prompt.tool_choice = COMMON_CHAT_TOOL_CHOICE_NONE;
+  if (inputs.json_schema.empty()) return chat_template.apply(only_prompt);
+  try {
+    return chat_template.apply(only_prompt);
+  } catch (const InvalidArgumentError&) {
+    // Few templates show the schema. One that llama.cpp cannot read is shown as rewritten.
+    only_prompt.json_schema = rewritten_schema;
+    return chat_template.apply(only_prompt);
+  }
 }
 
 void without(std::string& text, const std::string& mark) {
@@ -102,8 +141,7 @@ RenderedChat render_chat(const InferenceEngine& engine, std::string_view message
   inputs.reasoning_format = COMMON_REASONING_FORMAT_DEEPSEEK;
   read_kwargs(params, inputs);
   if (!json_schema.empty()) {
-    grammar_of_schema(json_schema);  // says what is wrong with it
-    inputs.json_schema = json_schema;
+    inputs.json_schema = parse_schema(json_schema).dump();
     if (!inputs.tools.empty() && inputs.tool_choice != COMMON_CHAT_TOOL_CHOICE_NONE) {
       throw InvalidArgumentError(
           "json_schema: got one for an answer that may call tools, expected one of the two, pass "
@@ -116,23 +154,29 @@ RenderedChat render_chat(const InferenceEngine& engine, std::string_view message
   const auto chat_template = templates->get(params.chat_template, !inputs.tools.empty());
   inputs.parallel_tool_calls =
       params.parallel_tool_calls.value_or(chat_template->supports("supports_parallel_tool_calls"));
-  common_chat_params rendered = chat_template->apply(inputs);
+  std::vector<std::string_view> schemas = {inputs.json_schema};
+  for (const common_chat_tool& tool : inputs.tools) schemas.push_back(tool.parameters);
+  SchemaRules rules(schemas);
+  common_chat_templates_inputs asked = for_grammar(inputs, rules);
+  const bool same = inputs.json_schema.empty() &&
+                    (inputs.tools.empty() || inputs.tool_choice == COMMON_CHAT_TOOL_CHOICE_NONE);
+  common_chat_params rendered = same ? chat_template->apply(inputs)
+                                     : render_prompt(*chat_template, inputs, asked.json_schema);
   tokenize_prompt(engine, rendered.prompt, guard.mark(), templates->bos(), chat);
+  // All tools stay in the prompt, as its other readers share it; the answer may be for one.
   if (!params.tool_name.empty()) {
-    // All tools stay in the prompt, as its other readers share it; the answer is for one.
-    std::erase_if(inputs.tools, [&](const auto& tool) { return tool.name != params.tool_name; });
-    rendered = chat_template->apply(inputs);
+    std::erase_if(asked.tools, [&](const auto& tool) { return tool.name != params.tool_name; });
   }
+  if (!same) rendered = chat_template->apply(asked);
   without(rendered.generation_prompt, guard.mark());
   chat.parser = make_reply_parser(rendered);
   chat.stops = rendered.additional_stops;
-  chat.grammar = grammar_of(rendered);
+  chat.grammar = grammar_of(rendered, rules);
   if (inputs.tool_choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED && !rendered.supports_thinking) {
     // That grammar lets a model talk for as long as it likes before the call. The one for calls
     // that nobody asked for begins with the call.
-    inputs.tool_choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
-    GrammarSpec calls = grammar_of(chat_template->apply(inputs));
-    inputs.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED;
+    asked.tool_choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
+    GrammarSpec calls = grammar_of(chat_template->apply(asked), rules);
     if (calls.lazy && !calls.gbnf.empty()) {
       calls.lazy = false;
       chat.grammar = std::move(calls);

@@ -1,4 +1,6 @@
 // JSON schemas as grammars.
+#include "chat_schema.h"
+
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -6,6 +8,7 @@
 
 #include "big_stack.h"
 #include "chat_json.h"
+#include "chat_schema_rewrite.h"
 #include "grammar.h"
 #include "json-schema-to-grammar.h"
 #include "pronk/error.h"
@@ -37,6 +40,7 @@ namespace {
 constexpr std::size_t kMaxBytes = std::size_t{1} << 18;
 // The converter takes time with the cube of the optional ones.
 constexpr std::size_t kMaxProperties = 256;
+constexpr std::size_t kMaxGrammarBytes = std::size_t{1} << 20;
 constexpr std::size_t kStack = std::size_t{64} << 20;
 
 [[noreturn]] void refuse(const std::string& got, const std::string& expected,
@@ -52,34 +56,59 @@ constexpr std::size_t kStack = std::size_t{64} << 20;
   refuse("'" + text + "' from its conversion", "what a grammar can express", "simplify it");
 }
 
-void check_sizes(const common_json& value) {
+void check_sizes(const common_json& value, const std::string& what) {
   if (value.is_object()) {
     if (value.size() > kMaxProperties) {
-      refuse(std::to_string(value.size()) + " members in one object",
-             "at most " + std::to_string(kMaxProperties), "split it");
+      throw GrammarError(what + ": got " + std::to_string(value.size()) +
+                         " members in one object, expected at most " +
+                         std::to_string(kMaxProperties) + ", split it");
     }
-    for (const auto& [key, inner] : value.items()) check_sizes(inner);
+    for (const auto& [key, inner] : value.items()) check_sizes(inner, what);
   } else if (value.is_array()) {
-    for (std::size_t i = 0; i < value.size(); ++i) check_sizes(value.at(i));
-  }
-}
-
-common_json parse(std::string_view json_schema) {
-  try {
-    return parse_json("json_schema", json_schema, kMaxBytes);
-  } catch (const InvalidArgumentError& error) {
-    throw GrammarError(error.what());
+    for (std::size_t i = 0; i < value.size(); ++i) check_sizes(value.at(i), what);
   }
 }
 
 }  // namespace
 
+common_json parse_schema(std::string_view json_schema) {
+  common_json schema;
+  try {
+    schema = parse_json("json_schema", json_schema, kMaxBytes);
+  } catch (const InvalidArgumentError& error) {
+    throw GrammarError(error.what());
+  }
+  if (!schema.is_object() && !schema.is_boolean()) {
+    refuse(json_type(schema), "an object", "pass a JSON schema");
+  }
+  return schema;
+}
+
+common_json schema_for_grammar(const common_json& schema, const std::string& what,
+                               SchemaFor purpose, SchemaRules& rules) {
+  common_json result;
+  check_sizes(schema, what);
+  try {
+    run_on_big_stack(kStack, [&] { result = rewrite_schema(schema, what, purpose, rules); });
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw InsufficientMemoryError(
+        what + ": got too little memory, expected enough to convert it, simplify it");
+  } catch (const std::exception& error) {
+    throw GrammarError(what + ": got '" + error.what() +
+                       "' from its conversion, expected what a grammar can express, simplify it");
+  }
+  // Anything at all is not the same as no schema.
+  if (result.empty()) result["$comment"] = "any value";
+  return result;
+}
+
 std::string grammar_of_schema(std::string_view json_schema) {
-  const common_json schema = parse(json_schema);
-  if (schema.is_boolean() && schema.get<bool>())
-    return json_schema_to_grammar(common_json::object());
-  if (!schema.is_object()) refuse(json_type(schema), "an object", "pass a JSON schema");
-  check_sizes(schema);
+  const common_json given = parse_schema(json_schema);
+  const std::string text = given.dump();
+  SchemaRules rules({text});
+  const common_json schema = schema_for_grammar(given, "json_schema", SchemaFor::kAnswer, rules);
   std::string grammar;
   std::string note;
   try {
@@ -97,6 +126,12 @@ std::string grammar_of_schema(std::string_view json_schema) {
     refuse_note(error.what());
   }
   if (!note.empty()) refuse_note(note);
+  grammar = rules.finished(grammar);
+  if (grammar.size() > kMaxGrammarBytes) {
+    refuse("what takes rules of " + std::to_string(grammar.size()) + " bytes",
+           "at most " + std::to_string(kMaxGrammarBytes),
+           "simplify its patterns, or their lengths");
+  }
   return grammar;
 }
 

@@ -24,6 +24,7 @@ struct GrammarSpec {
   std::string prefix;  ///< what the prompt already has of the text that the grammar is for
   bool lazy = false;   ///< holds from a trigger on only
   std::vector<GrammarTrigger> triggers;
+  bool of_schemas = false;  ///< made of JSON schemas and of formats of calls, not by a user
 };
 
 /// The state of one generation. One thread at a time; different ones may be used at once.

@@ -6,10 +6,23 @@
 
 namespace pronk::inline v0 {
 
+namespace {
+
+// Whether a byte 80 to BF makes neither an overlong form nor a surrogate nor more than 10FFFF.
+bool may_follow(unsigned char byte, std::uint32_t value, int n_remain) {
+  if (n_remain == 3) return value == 0 ? byte >= 0x90 : value < 4 || byte < 0x90;
+  // The second of three bytes: the third of four comes after a value of 0x10 or more.
+  if (n_remain == 2 && value == 0) return byte >= 0xa0;
+  if (n_remain == 2 && value == 0xd) return byte < 0xa0;
+  return true;
+}
+
+}  // namespace
+
 bool decode_utf8_byte(unsigned char byte, std::uint32_t& value, int& n_remain,
                       std::vector<std::uint32_t>& out) {
   if (n_remain > 0) {
-    if ((byte & 0xc0) != 0x80) return false;
+    if ((byte & 0xc0) != 0x80 || !may_follow(byte, value, n_remain)) return false;
     value = value << 6 | (byte & 0x3f);
     --n_remain;
   } else if (byte < 0x80) {

@@ -21,8 +21,11 @@ namespace {
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // Readings of a text that a grammar may leave open at once.
 constexpr std::size_t kMaxStacks = 4096;
-// Parts in a row that may all be left out: the machine tries every way through them.
+// Parts in a row that may all be left out: the machine tries every way through them, again for each
+// character of a token. In grammars of schemas what can be left out begins differently each time,
+// so that a character leaves one way open.
 constexpr std::size_t kMostSkipped = 32;
+constexpr std::size_t kMostSkippedInSchemas = kMaxStacks;
 // What a pattern looks at: the machine behind it recurses once per character.
 constexpr std::size_t kPatternWindow = 4096;
 // What is taken at once of a text without a choice.
@@ -57,7 +60,8 @@ std::string reason_of(const std::exception& error) {
   return reason;
 }
 
-void check_references(const llama_grammar_parser& parser, std::size_t n_vocab) {
+void check_references(const llama_grammar_parser& parser, std::size_t n_vocab,
+                      std::size_t most_skipped) {
   std::map<std::uint32_t, std::string> names;
   for (const auto& [name, id] : parser.symbol_ids) names[id] = name;
   std::vector<RuleShape> shapes(parser.rules.size());
@@ -85,15 +89,16 @@ void check_references(const llama_grammar_parser& parser, std::size_t n_vocab) {
     refuse("the rule '" + names[static_cast<std::uint32_t>(rule)] + "' that can begin with itself",
            "rules that take up text before they come back to themselves", "rewrite it");
   }
-  if (const std::int64_t rule = find_long_skip(shapes, kMostSkipped); rule >= 0) {
+  if (const std::int64_t rule = find_long_skip(shapes, most_skipped); rule >= 0) {
     refuse("the rule '" + names[static_cast<std::uint32_t>(rule)] + "' with more than " +
-               std::to_string(kMostSkipped) + " parts in a row that may be left out",
+               std::to_string(most_skipped) + " parts in a row that may be left out",
            "fewer", "repeat what is not empty, as in [a-z]{0,20}");
   }
 }
 
 // Parses rule by rule: the parser's own loop prints its errors.
-llama_grammar_rules parse_rules(const std::string& text, std::size_t n_vocab) {
+llama_grammar_rules parse_rules(const std::string& text, std::size_t n_vocab,
+                                std::size_t most_skipped) {
   llama_grammar_parser parser;
   try {
     const char* at = text.c_str();
@@ -116,7 +121,7 @@ llama_grammar_rules parse_rules(const std::string& text, std::size_t n_vocab) {
       parser.rules[root->second].empty()) {
     refuse("no rule 'root'", "one, where every text begins", "add root ::= ...");
   }
-  check_references(parser, n_vocab);
+  check_references(parser, n_vocab, most_skipped);
   // A rule for the beginning, at the end of the list.
   parser.rules.push_back({{LLAMA_GRETYPE_CHAR, kBegin},
                           {LLAMA_GRETYPE_RULE_REF, root->second},
@@ -132,11 +137,17 @@ class LlamaGrammar final : public Grammar {
         vocabulary_(grammar_vocabulary(engine)),
         spelled_(spell(engine, shown)),
         waiting_(spec.lazy),
-        grammar_{nullptr, parse_rules(scan(engine, spec.gbnf), vocabulary_->size()),
-                 {},      {},
-                 false,   false,
-                 {},      {},
-                 {},      {}} {
+        grammar_{nullptr,
+                 parse_rules(scan(engine, spec.gbnf), vocabulary_->size(),
+                             spec.of_schemas ? kMostSkippedInSchemas : kMostSkipped),
+                 {},
+                 {},
+                 false,
+                 false,
+                 {},
+                 {},
+                 {},
+                 {}} {
     grammar_.stacks = {{grammar_.rules.back().data()}};
     llama_grammar_accept(&grammar_, kBegin);
     if (grammar_.stacks.empty()) {

@@ -206,6 +206,7 @@ std::shared_ptr<GenerationState> SchedulerState::make_generation(std::vector<Tok
   if (spec.gbnf.empty()) {
     // The caller's own, of the answer alone: what the template begins it with is not in it.
     spec = {};
+    spec.of_schemas = !params.json_schema.empty();
     spec.gbnf = params.json_schema.empty() ? params.grammar : grammar_of_schema(params.json_schema);
   }
   std::unique_ptr<Grammar> follows;
