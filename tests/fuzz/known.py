@@ -24,6 +24,20 @@ KNOWN: tuple[Known, ...] = (
     # Of the graph of an architecture, and of the operations in it.
     Known("model", "died", r"ends the process: .*/src/models/[\w-]+\.cpp:", _ASSERTS),
     Known("model", "died", r"ends the process: .*/ggml/src/ggml(-cpu/[\w-]+)?\.c(pp)?:", _ASSERTS),
+    # Hundreds of alternatives that all come back to their own rule: llama.cpp compares every reading
+    # of the text with every other before pronk can count them. Only that generation waits.
+    Known(
+        "grammar",
+        "raised",
+        r"a generation did not end within",
+        "a rule of very many alternatives that come back to it takes time with a power of them",
+    ),
+    Known(
+        "template",
+        "died",
+        r"^SIGSEGV",
+        "a chat template is a program: a macro that calls itself without end takes the stack",
+    ),
     # A model without heads, of an architecture that divides by their number.
     Known("model", "died", r"^SIGFPE", _ASSERTS),
 )

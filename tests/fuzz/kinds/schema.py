@@ -56,7 +56,7 @@ class Schema:
         if len(data) % 2 == 0:
             try:
                 schema = json.loads(schema)
-            except ValueError:
+            except (ValueError, RecursionError):
                 pass
             else:
                 schema = schema if isinstance(schema, dict) else data.decode()
