@@ -24,7 +24,7 @@ KNOWN: tuple[Known, ...] = (
     # Of the graph of an architecture, and of the operations in it.
     Known("model", "died", r"ends the process: .*/src/models/[\w-]+\.cpp:", _ASSERTS),
     Known("model", "died", r"ends the process: .*/ggml/src/ggml(-cpu/[\w-]+)?\.c(pp)?:", _ASSERTS),
-    # Hundreds of alternatives that all come back to their own rule: llama.cpp compares every reading
+    # Hundreds of alternatives that come back to their own rule: llama.cpp compares every reading
     # of the text with every other before pronk can count them. Only that generation waits.
     Known(
         "grammar",
