@@ -4,7 +4,7 @@
 
 At the end nothing may be lost: every request ended exactly once, every permit is back, every text
 that could be known was right, every scheduler still works, and memory stopped growing after the
-first third of the time. CONTRIBUTING says how to run it under a sanitizer.
+first third of the time.
 """
 
 from __future__ import annotations
