@@ -5,7 +5,7 @@
 #   VENV=DIR            put the environment there
 #   CONFIG="..."        options of the build: CONFIG="-C cmake.define.GGML_CUDA=ON"; the build tree
 #                       remembers them until `make clean`
-#   ARGS="..."          options of the demo, of pytest, of the benchmarks
+#   ARGS="..."          options of the demo, of pytest, of the benchmarks, of the fuzzer
 #   SANITIZE=thread     sanitizer of `make cpp`; also SANITIZE=address,undefined
 #   VENDOR="..."        options of tools/vendor.py: VENDOR="--archive FILE"
 
@@ -41,7 +41,7 @@ comma := ,
 core := build/core$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 cpp_files = $(shell find cpp tests examples -name "*.h" -o -name "*.cpp")
 
-.PHONY: help demo test test-packaging cpp lint style types format bench install vendor clean FORCE
+.PHONY: help demo test test-packaging fuzz cpp lint style types format bench install vendor clean FORCE
 
 help:
 	@echo 'make demo      set up, build, fetch the model, run agents on it'
@@ -49,6 +49,7 @@ help:
 	@echo 'make test-packaging'
 	@echo '               build and test the distributions, and projects that embed pronk'
 	@echo 'make cpp       build and run the C++ tests of the core, see SANITIZE'
+	@echo 'make fuzz      try odd model files, grammars, templates, calls, ...: ARGS="--help"'
 	@echo 'make lint      check style and types (make style: what needs no build)'
 	@echo 'make format    put the style right'
 	@echo 'make bench     run the benchmarks'
@@ -63,6 +64,9 @@ test: install $(done)/test $(done)/programs
 
 test-packaging: install $(done)/packaging
 	$(py) -m pytest -m packaging tests/packaging/built $(ARGS)
+
+fuzz: install $(done)/test
+	PYTHONPATH=tests $(py) -m fuzz $(ARGS)
 
 # The core by itself, without llama.cpp, Python or a model: quick to build, also with a sanitizer.
 cpp: $(done)/build

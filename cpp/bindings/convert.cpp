@@ -97,7 +97,7 @@ double to_double(nb::handle value, const Argument& argument) {
     return result;
   }
   if (PyBool_Check(value.ptr()) || PyUnicode_Check(value.ptr()) ||
-      !(PyIndex_Check(value.ptr()) || nb::hasattr(value, "__float__"))) {
+      !(PyIndex_Check(value.ptr()) || nb::hasattr(value.type(), "__float__"))) {
     throw_invalid_type(argument, value, "a number");
   }
   const double result = PyFloat_AsDouble(value.ptr());
@@ -148,7 +148,7 @@ std::optional<std::chrono::nanoseconds> to_timeout(nb::handle value, const Argum
   const char* expected = "None or a finite number of seconds >= 0";
   if (PyBool_Check(value.ptr()) ||
       !(PyFloat_Check(value.ptr()) || PyIndex_Check(value.ptr()) ||
-        (!PyUnicode_Check(value.ptr()) && nb::hasattr(value, "__float__")))) {
+        (!PyUnicode_Check(value.ptr()) && nb::hasattr(value.type(), "__float__")))) {
     throw_invalid_type(argument, value, expected);
   }
   const bool is_float = PyFloat_Check(value.ptr());

@@ -76,7 +76,8 @@ class Progress {
 
 std::shared_ptr<InferenceEngine> load(nb::handle path, nb::handle n_gpu_layers, nb::handle use_mmap,
                                       nb::handle use_mlock, nb::handle check_tensors,
-                                      nb::handle vocab_only, nb::handle progress) {
+                                      nb::handle vocab_only, nb::handle probe,
+                                      nb::handle progress) {
   LoadOptions options;
   const std::string file = to_path(path, {"path", "pass the path of a GGUF file"});
   options.n_gpu_layers = to_gpu_layers(n_gpu_layers);
@@ -86,8 +87,19 @@ std::shared_ptr<InferenceEngine> load(nb::handle path, nb::handle n_gpu_layers, 
   options.check_tensors =
       to_bool(check_tensors, {"check_tensors", "pass True to validate the tensors"});
   options.vocab_only = to_bool(vocab_only, {"vocab_only", "pass True to tokenize only"});
-  // Closes the progress bar, if there is one, in every case.
+  const bool try_first =
+      to_bool(probe, {"probe", "pass True to try the file in a process of its own first"});
   const nb::object reporter = python("pronk._progress", "reporter")(progress);
+  if (try_first) {
+    nb::dict trial;
+    trial["n_gpu_layers"] = options.n_gpu_layers ? nb::object(nb::int_(*options.n_gpu_layers))
+                                                 : nb::object(nb::str("auto"));
+    trial["use_mmap"] = options.use_mmap;
+    trial["check_tensors"] = options.check_tensors;
+    trial["vocab_only"] = options.vocab_only;
+    python("pronk._probe", "check")(path, trial);
+  }
+  // Closes the progress bar, if there is one, in every case.
   const nb::object callback = reporter.attr("__enter__")();
 
   std::shared_ptr<InferenceEngine> engine;
@@ -222,6 +234,11 @@ constexpr const char* kLoadDoc =
     "    use_mlock: Keep the model in RAM.\n"
     "    check_tensors: Validate the tensor data: slower.\n"
     "    vocab_only: Load what tokenizing needs, nothing else.\n"
+    "    probe: First load the file and generate a token in a process of its own. A crafted or "
+    "damaged file\n"
+    "        on which llama.cpp would end the process ends that one, which raises ModelLoadError. "
+    "Takes as\n"
+    "        long again as the load, and a second for the other interpreter.\n"
     "    progress: True for a progress bar on a terminal, or a function that is called on this "
     "thread with\n"
     "        the fraction done, 0.0 to 1.0; returning False cancels the load.\n\n"
@@ -250,11 +267,11 @@ void bind_engine(nb::module_& m) {
           "load", &load, unchecked("path"), nb::kw_only(), unchecked("n_gpu_layers") = "auto",
           unchecked("use_mmap") = true, unchecked("use_mlock") = false,
           unchecked("check_tensors") = false, unchecked("vocab_only") = false,
-          unchecked("progress") = nb::none(),
+          unchecked("probe") = false, unchecked("progress") = nb::none(),
           nb::sig(
               "def load(path: str | os.PathLike[str], *, n_gpu_layers: int | "
               "typing.Literal['auto'] = 'auto', use_mmap: bool = True, use_mlock: bool = False, "
-              "check_tensors: bool = False, vocab_only: bool = False, "
+              "check_tensors: bool = False, vocab_only: bool = False, probe: bool = False, "
               "progress: bool | collections.abc.Callable[[float], object] | None = None) -> "
               "InferenceEngine"),
           kLoadDoc)

@@ -53,6 +53,12 @@ std::size_t stack_for(const std::string& source) {
                                  " bytes, expected at most " + std::to_string(kMaxTagBytes) +
                                  ", cut it in several");
     }
+    // llama.cpp divides without a look at the divisor, and dies of a 0.
+    if (std::string_view(source).substr(at, length).find("divisibleby") != std::string_view::npos) {
+      throw InvalidArgumentError(
+          "chat_template: got the test 'divisibleby', expected one that pronk lets through, write "
+          "'x % y == 0'");
+    }
   }
   return kBaseStack + brackets * kStackPerBracket;
 }

@@ -15,6 +15,7 @@ constexpr std::uint64_t kMinPairBytes = 8 + 1 + 4 + 1;    // key, type, value
 constexpr std::uint64_t kMinTensorBytes = 8 + 4 + 4 + 8;  // name, dimensions, type, offset
 constexpr std::uint64_t kMaxNameBytes = 63;               // ggml keeps 64 with the NUL
 constexpr std::uint32_t kMaxDims = 4;
+constexpr std::uint64_t kMinAlignment = 32;
 constexpr std::uint64_t kMaxElementsPerByte = 256;  // no type packs as many
 
 void check_magic(GgufFile& file) {
@@ -68,10 +69,11 @@ std::uint64_t read_alignment(const GgufFile& file, const GgufMetadata& metadata)
   // Converted only from the right type: the number of another may be none that an integer holds.
   const bool typed = value->type == GgufType::kUint32;
   const std::uint64_t alignment = typed ? static_cast<std::uint64_t>(value->number) : 0;
-  if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
+  // What is mapped is used where it lies, and ggml aborts on a tensor that is not aligned to 32.
+  if (alignment < kMinAlignment || (alignment & (alignment - 1)) != 0) {
     file.fail(
-        "got a general.alignment that is no power of two of type uint32, expected 32, the file is "
-        "damaged");
+        "got a general.alignment that is no power of two from 32 on of type uint32, expected 32, "
+        "the file is damaged, or convert the model again");
   }
   return alignment;
 }
@@ -110,6 +112,12 @@ std::uint64_t read_tensor_bytes(GgufFile& file, const std::string& name, TensorL
   if (row % block != 0) {
     file.fail("got rows of " + std::to_string(row) + " elements in tensor '" + name +
               "', expected a multiple of " + std::to_string(block) + ", the file is damaged");
+  }
+  // Norms and biases are multiplied with and added to what is f32: the CPU aborts on other types.
+  if ((n_dims == 1 || name.ends_with("_norm.weight")) &&
+      (block > 1 || layout.bytes < sizeof(float))) {
+    file.fail("got type " + std::to_string(type) + " for tensor '" + name +
+              "', expected f32 for one of its kind, convert the model again");
   }
   const std::uint64_t blocks = elements / block;
   if (blocks > file.size() / layout.bytes) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "gguf_file.h"
@@ -15,6 +14,7 @@ constexpr std::uint64_t kMaxKeyBytes = 65535;       // by the format's specifica
 constexpr std::uint64_t kMaxStringBytes = 1 << 30;  // what llama.cpp accepts
 constexpr std::uint64_t kMaxElements = 1 << 30;     // likewise
 constexpr std::uint64_t kKeptBytes = 64;
+constexpr double kMaxSuffixBytes = 1 << 28;
 
 /// Bytes of a scalar; 0 for strings, arrays and unknown types.
 std::uint64_t width_of(GgufType type) {
@@ -78,21 +78,18 @@ std::string read_start_of_text(GgufFile& file, const char* what) {
   return result;
 }
 
-/// llama.cpp aborts on a vocabulary that lists a token twice. It reads tokens as C strings, so that
-/// two that differ after a NUL are the same to it.
-void read_vocabulary(GgufFile& file, std::uint64_t count) {
-  std::unordered_set<std::string> seen;
+void read_vocabulary(GgufFile& file, std::uint64_t count, GgufVocabulary& vocabulary) {
   for (std::uint64_t i = 0; i < count; ++i) {
-    std::string token = file.text(kMaxStringBytes, "a token of the vocabulary");
-    token.resize(std::min(token.size(), token.find('\0')));
-    if (!token.empty() && !seen.insert(std::move(token)).second) {
+    if (!vocabulary.add(file.text(kMaxStringBytes, "a token of the vocabulary"))) {
       file.fail("got token " + std::to_string(i) +
                 " of the vocabulary twice, expected each only once");
     }
   }
+  vocabulary.finish();
 }
 
-void read_array(GgufFile& file, const std::string& key, GgufValue& value) {
+void read_array(GgufFile& file, const std::string& key, GgufValue& value,
+                GgufVocabulary& vocabulary) {
   value.element = file.value<GgufType>("the element type of an array");
   value.count = file.value<std::uint64_t>("the length of an array");
   const bool strings = value.element == GgufType::kString;
@@ -107,13 +104,13 @@ void read_array(GgufFile& file, const std::string& key, GgufValue& value) {
               " bytes left, expected a whole GGUF file, fetch it again");
   }
   if (strings && key == "tokenizer.ggml.tokens") {
-    read_vocabulary(file, value.count);
+    read_vocabulary(file, value.count, vocabulary);
   } else if (strings) {
     for (std::uint64_t i = 0; i < value.count; ++i) {
       file.skip(file.value<std::uint64_t>("a string of an array"), "a string of an array");
     }
-  } else if (value.count <=
-             1024) {  // long ones are vocabulary scores and the like, of no interest here
+  } else if (value.count <= 1024 || key == "tokenizer.ggml.token_type") {
+    // Other long ones are vocabulary scores and the like, of no interest here.
     for (std::uint64_t i = 0; i < value.count; ++i) {
       const double element = read_number(file, value.element, "an array");
       value.number = i == 0 ? element : std::max(value.number, element);
@@ -142,7 +139,7 @@ GgufMetadata::GgufMetadata(GgufFile& file, std::uint64_t n_pairs) {
     GgufValue value;
     value.type = file.value<GgufType>("the type of a value");
     if (value.type == GgufType::kArray) {
-      read_array(file, key, value);
+      read_array(file, key, value, vocabulary_);
     } else if (value.type == GgufType::kString) {
       value.text = read_start_of_text(file, "a string");
     } else if (width_of(value.type) != 0) {
@@ -224,9 +221,38 @@ void check_gguf_values(const GgufFile& file, const GgufMetadata& metadata) {
     if (rotated && head > 0 && !(*rotated <= head)) {
       refuse(name.c_str(), *rotated, "at most " + show(head) + ", the size of a head");
     }
+    // With 0, ggml's rotation does not end; these do not rotate.
+    const bool may_be_none = n_heads == 0 || arch.starts_with("kimi");
+    if (rotated && (std::fmod(*rotated, 2) != 0 || (*rotated == 0 && !may_be_none)))
+      refuse(name.c_str(), *rotated, "an even number from 2 on");
   }
   if (const auto inner = get("ssm.inner_size"); inner && arch == "jamba" && *inner != 2 * n_embd) {
     refuse("ssm.inner_size", *inner, show(2 * n_embd) + ", twice embedding_length");
+  }
+
+  // A window that no layer has.
+  const char* pattern = "attention.sliding_window_pattern";
+  if (const GgufValue* value = metadata.find(arch + "." + pattern);
+      value != nullptr && get("attention.sliding_window").value_or(0) > 0) {
+    const bool array = value->type == GgufType::kArray;
+    if (value->number == (array ? 0 : 1)) {
+      refuse(pattern, value->number, "one that gives some layer the sliding window");
+    }
+  }
+
+  // A vocabulary of words has no bytes, which are of type 6.
+  if (metadata.text("tokenizer.ggml.model") == "bert" &&
+      metadata.number("tokenizer.ggml.token_type").value_or(0) >= 6) {
+    file.fail("got bytes in a vocabulary of words, expected text, convert the model again");
+  }
+  if (const int byte = metadata.vocabulary().byte_that_loops();
+      byte >= 0 && metadata.text("tokenizer.ggml.model") == "rwkv") {
+    file.fail("got no token for the byte " + std::to_string(byte) +
+              ", with which another one begins, expected one, the vocabulary is damaged");
+  }
+  if (metadata.vocabulary().suffix_bytes() > kMaxSuffixBytes &&
+      metadata.text("tokenizer.ggml.model") == "plamo2") {
+    file.fail("got tokens too long for this tokenizer, expected words, the vocabulary is damaged");
   }
 
   for (const char* name : {"attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"}) {

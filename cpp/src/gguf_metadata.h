@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "gguf_vocabulary.h"
+
 namespace pronk::inline v0 {
 
 class GgufFile;
@@ -42,9 +44,11 @@ class GgufMetadata {
   const GgufValue* find(const std::string& key) const;
   std::optional<double> number(const std::string& key) const;  ///< none when missing or no number
   std::string text(const std::string& key) const;              ///< empty when missing or no string
+  const GgufVocabulary& vocabulary() const noexcept { return vocabulary_; }
 
  private:
   std::map<std::string, GgufValue> values_;
+  GgufVocabulary vocabulary_;
 };
 
 /// Throws ModelLoadError for values on which llama.cpp would abort instead of failing.

@@ -71,12 +71,16 @@ void append_utf8(std::uint32_t code_point, std::string& out) {
 
 namespace {
 
-// Appends the characters of `text` and a 0.
+// Appends the characters of `text` and a 0. Where that is none that a grammar can follow,
+// `n_remain` is -1.
 void decode(const std::string& text, std::uint32_t& value, int& n_remain,
             std::vector<std::uint32_t>& out) {
   const std::size_t begin = out.size();
   for (const char c : text) {
-    if (decode_utf8_byte(static_cast<unsigned char>(c), value, n_remain, out)) continue;
+    if (decode_utf8_byte(static_cast<unsigned char>(c), value, n_remain, out) &&
+        out.size() - begin <= kMaxTokenCharacters) {
+      continue;
+    }
     out.resize(begin);
     n_remain = -1;
     break;

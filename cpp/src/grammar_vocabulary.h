@@ -1,6 +1,7 @@
 // The texts of a model's tokens, decoded once for all grammars.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,6 +10,9 @@
 #include "pronk/engine.h"
 
 namespace pronk::inline v0 {
+
+/// llama.cpp follows a token's text by one call per character: a longer one is never allowed.
+constexpr std::size_t kMaxTokenCharacters = 512;
 
 /// Takes the next byte of UTF-8. `value` and `n_remain` are the character begun: its bits so far,
 /// and how many bytes it lacks. Appends a whole character. False where the byte fits nothing.
@@ -22,7 +26,7 @@ void append_utf8(std::uint32_t code_point, std::string& out);
 struct GrammarPiece {
   const std::uint32_t* code_points = nullptr;  ///< whole characters, then 0
   std::uint32_t partial_value = 0;             ///< of the character that the text ends within
-  int n_remain = 0;    ///< bytes that it lacks; -1 for a text that is no UTF-8
+  int n_remain = 0;    ///< bytes that it lacks; -1 for a text that is no UTF-8, or too long
   bool empty = false;  ///< a control token: it has no text
   Token token = -1;
   const std::string* spelling = nullptr;  ///< of a control token that has one nevertheless
@@ -47,6 +51,9 @@ class GrammarVocabulary {
   explicit GrammarVocabulary(const InferenceEngine& engine);
 
   std::size_t size() const noexcept { return entries_.size(); }
+  bool has(Token token) const noexcept {
+    return token >= 0 && static_cast<std::size_t>(token) < entries_.size();
+  }
   bool is_eog(Token token) const noexcept {
     return entries_[static_cast<std::size_t>(token)].is_eog;
   }

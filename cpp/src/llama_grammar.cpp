@@ -162,6 +162,7 @@ class LlamaGrammar final : public Grammar {
   }
 
   bool allows(Token token) const override {
+    if (!vocabulary_->has(token)) return false;
     if (waiting_) return true;
     if (vocabulary_->is_eog(token)) return may_end();
     const GrammarPiece piece = piece_of(token);
@@ -207,11 +208,11 @@ class LlamaGrammar final : public Grammar {
   }
 
   void accept(Token token) override {
-    if (waiting_) return wait_with(token);
     if (!allows(token)) {
       refuse("token " + std::to_string(token), "one that the grammar allows",
              "report this, it should not happen");
     }
+    if (waiting_) return wait_with(token);
     if (vocabulary_->is_eog(token)) return;
     const GrammarPiece piece = piece_of(token);
     const bool by_number =
@@ -297,7 +298,8 @@ class LlamaGrammar final : public Grammar {
     llama_partial_utf8 partial = grammar_.partial_utf8;
     for (const char c : vocabulary_->text(piece)) {
       if (!decode_utf8_byte(static_cast<unsigned char>(c), partial.value, partial.n_remain,
-                            *storage)) {
+                            *storage) ||
+          storage->size() > kMaxTokenCharacters) {
         partial.n_remain = -1;
         storage->clear();
         break;

@@ -10,9 +10,10 @@
 # C++ is no good at: `_errors` (the exceptions), `_async` with `_hub`, `_asyncio` and `_trio`
 # (waiting in an event loop), `_generate_all` (lists of prompts), `_tool*` (functions that a model
 # calls), `_agent*`, `_conversation` and `_compaction` (agents), `_progress` (bars), `_exit` (the
-# end of the interpreter), `_logging` (llama.cpp's log), `_models` (the default model), `_extras`
-# (optional packages), `_cli` (the command line). `pronk.testing` is public too, for those who
-# import it. Of this module, what `__all__` names is public, nothing else.
+# end of the interpreter), `_probe` (a model file tried by a child), `_logging` (llama.cpp's log),
+# `_models` (the default model), `_extras` (optional packages), `_cli` (the command line).
+# `pronk.testing` is public too, for those who import it. Of this module, what `__all__` names is
+# public, nothing else.
 
 from __future__ import annotations
 

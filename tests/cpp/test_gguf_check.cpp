@@ -166,6 +166,7 @@ TEST(gguf_check_refuses_bad_pairs) {
   check_refused(with([&](Builder& b) { b.add("k", 9, nested); }), "element type 9");
   check_refused(with([](Builder& b) { b.number("general.alignment", 24); }), "general.alignment");
   check_refused(with([](Builder& b) { b.number("general.alignment", 0); }), "general.alignment");
+  check_refused(with([](Builder& b) { b.number("general.alignment", 16); }), "general.alignment");
   check_refused(with([](Builder& b) { b.number16("general.alignment", 32); }), "general.alignment");
   check_refused(with([](Builder& b) { b.number("split.no", 0); }), "split.no");
 }
@@ -220,6 +221,57 @@ TEST(gguf_check_refuses_what_llama_cpp_would_abort_on) {
   Builder cut;  // llama.cpp reads up to the NUL
   cut.texts("tokenizer.ggml.tokens", {"a", std::string("a\0b", 3)});
   check_refused(cut.bytes(), "twice");
+  Builder named;  // what llama.cpp calls a token without text
+  named.texts("tokenizer.ggml.tokens", {"[EMPTY_1]", ""});
+  check_refused(named.bytes(), "twice");
+  for (const std::uint32_t type : {1u, 2u}) {
+    const auto one_row = [&](std::vector<std::uint64_t> dims) {
+      return with([&](Builder& b) {
+        b.tensor("n", dims, type, b.data_size(), std::string(type == 1 ? 64 : 18, '\0'));
+      });
+    };
+    check_refused(one_row({32}), "tensor 'n'");
+    inspect(one_row({32, 1}));  // a matrix
+  }
+  for (const std::uint32_t n : {0u, 7u}) {
+    check_refused(with([&](Builder& b) { b.number("llama.rope.dimension_count_swa", n); }),
+                  "an even number from 2 on");
+  }
+  check_refused(with([](Builder& b) {
+                  b.number("llama.attention.sliding_window", 16);
+                  b.number("llama.attention.sliding_window_pattern", 1);
+                }),
+                "sliding_window_pattern = 1");
+  Builder words;  // of which one is a byte
+  words.text("tokenizer.ggml.model", "bert");
+  words.add("tokenizer.ggml.token_type", 9,
+            Builder::raw(std::uint32_t{5}) + Builder::raw(std::uint64_t{2}) +
+                Builder::raw(std::int32_t{1}) + Builder::raw(std::int32_t{6}));
+  check_refused(words.bytes(), "vocabulary of words");
+}
+
+// llama.cpp would look for ever for the token that a text begins with.
+TEST(gguf_check_refuses_what_tokenizes_without_end) {
+  const auto rwkv = [](const std::vector<std::string>& tokens) {
+    Builder file;
+    file.text("tokenizer.ggml.model", "rwkv");
+    file.texts("tokenizer.ggml.tokens", tokens);
+    return file.bytes();
+  };
+  inspect(rwkv({"<s>", "<", "\\x00", "\\n", "\\n\\n", "\\x61b", "a", "\\\\", "\\\\x"}));
+  check_refused(rwkv({"<s>"}), "the byte 60");
+  check_refused(rwkv({"\\n\\n"}), "the byte 10");
+  check_refused(rwkv({"\\xe4\\xb8"}), "the byte 228");
+  check_refused(rwkv({"\\", "\\x6", "ab"}), "the byte 97");
+  // PLaMo's keeps every suffix of every token.
+  Builder plamo;
+  plamo.text("tokenizer.ggml.model", "plamo2");
+  plamo.texts("tokenizer.ggml.tokens", {"a", std::string(100'000, 'x')});
+  check_refused(plamo.bytes(), "too long");
+  Builder other;
+  other.text("tokenizer.ggml.model", "gpt2");
+  other.texts("tokenizer.ggml.tokens", {"ab"});
+  inspect(other.bytes());
 }
 
 TEST(gguf_check_survives_mutants) {

@@ -391,7 +391,7 @@ def test_n_gpu_layers(value: Any) -> None:
         pronk.InferenceEngine.load("missing.gguf", n_gpu_layers=value)
 
 
-@pytest.mark.parametrize("name", ["use_mmap", "use_mlock", "check_tensors", "vocab_only"])
+@pytest.mark.parametrize("name", ["use_mmap", "use_mlock", "check_tensors", "vocab_only", "probe"])
 def test_switches(name: str) -> None:
     for value in (1, None, "yes"):
         with pytest.raises(pronk.InvalidTypeError, match=f"{name}: got"):

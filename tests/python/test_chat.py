@@ -438,3 +438,19 @@ def test_a_refused_chat_takes_no_permit(
         model.script_chat(USER, "Fine.")
         assert permit.chat(USER, temperature=0).result().text == "Fine."
     assert scheduler.active_count == 0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 1 is divisibleby(0) }}",
+        "{% if 1 is divisibleby 0 %}{% endif %}",
+        "{{ [1] | select('divisibleby', 0) | list }}",
+    ],
+)
+def test_a_division_by_zero_is_refused(scheduler: pronk.InferenceScheduler, source: str) -> None:
+    with pytest.raises(pronk.InvalidArgumentError, match="divisibleby"):
+        scheduler.chat(USER, chat_template=source)
+    engine = scheduler.engine
+    assert engine is not None
+    assert engine.render_chat(USER, chat_template="divisibleby {{ 1 % 2 }}") == "divisibleby 1"

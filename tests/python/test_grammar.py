@@ -497,3 +497,15 @@ def test_any_json_in_a_chat(scheduler: pronk.InferenceScheduler, schema: object)
     messages = [{"role": "user", "content": "Say something"}]
     done = scheduler.chat(messages, json_schema=schema, max_tokens=8, seed=1).result(60)
     assert done.finish_reason in {"stop", "length"}
+
+
+def test_a_token_too_long_to_follow_is_not_allowed() -> None:
+    # llama.cpp follows its text by one call per character: this one would take the stack.
+    words = ["a" * 100_000, "b" * 512, "é" * 513]
+    model = ScriptedModel(pieces=[*(bytes([byte]) for byte in range(256)), *words])
+    with pronk.InferenceScheduler(1, engine=model.engine, n_ctx=256) as scheduler:
+        for allowed, bias in ((False, 256), (True, 257), (False, 258)):
+            done = scheduler.generate(
+                "Q", grammar='root ::= [abé]{1,600} "!"', logit_bias={bias: 100.0}, max_tokens=3
+            ).result(60)
+            assert (bias in done.tokens) == allowed

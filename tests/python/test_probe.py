@@ -1,0 +1,123 @@
+"""`load(probe=True)`: a file on which llama.cpp ends the process ends a child instead."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from conftest import child_environment, wait_until
+from fixtures_models import Tiny
+from tiny_models import tiny_model
+
+import pronk
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from fuzz import gguf_file
+
+
+def aborting_model(folder: Path) -> Path:
+    """A file that passes our checks and trips over an assertion of llama.cpp."""
+    data = tiny_model("plain", folder).read_bytes()
+    # An architecture that asserts that it has experts.
+    file = gguf_file.read(data)
+    file.set("general.architecture", gguf_file.STRING, b"llada-moe")
+    for pair in file.pairs:
+        if pair.key.startswith(b"llama."):
+            pair.key = b"llada-moe." + pair.key.removeprefix(b"llama.")
+    path = folder / "aborts.gguf"
+    path.write_bytes(gguf_file.write(file))
+    return path
+
+
+def run_python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=child_environment(),
+        check=False,
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_the_death_of_the_child_is_an_error(tmp_path: Path) -> None:
+    path = aborting_model(tmp_path)
+    with pytest.raises(pronk.ModelLoadError, match=r"SIGABRT \(.*GGML_ASSERT") as caught:
+        pronk.InferenceEngine.load(path, probe=True)
+    assert caught.value.filename == path
+    # Without it, the process itself dies.
+    done = run_python("import pronk, sys; pronk.InferenceEngine.load(sys.argv[1])", path)
+    assert done.returncode == -signal.SIGABRT
+
+
+def test_sound_files_load_as_ever(tiny: Tiny) -> None:
+    for kind in ("plain", "recurrent"):
+        engine = pronk.InferenceEngine.load(tiny(kind), probe=True, n_gpu_layers=0)  # type: ignore[arg-type]
+        assert engine.memory_kind == kind
+    # What cannot generate can be tried, too.
+    assert pronk.InferenceEngine.load(tiny("encoder"), probe=True).memory_kind == "none"
+    engine = pronk.InferenceEngine.load(tiny("vocabulary"), probe=True, vocab_only=True)
+    assert engine.tokenize("a", add_special=False)
+
+
+def test_errors_are_those_of_the_load(tmp_path: Path) -> None:
+    path = tmp_path / "text.gguf"
+    path.write_text("no model")
+    messages = []
+    for probe in (False, True):
+        with pytest.raises(pronk.ModelLoadError) as caught:
+            pronk.InferenceEngine.load(path, probe=probe)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+def test_a_child_that_cannot_start_is_an_error(
+    tiny_plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for executable in (str(tmp_path / "none"), "/bin/false", ""):
+        monkeypatch.setattr(multiprocessing.spawn, "_python_exe", executable)
+        with pytest.raises(pronk.ModelLoadError, match=r"executable|starting|exit code 1"):
+            pronk.InferenceEngine.load(tiny_plain, probe=True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_a_child_that_was_killed_ran_out_of_memory(
+    tiny_plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "killed"
+    program.write_text("#!/bin/sh\nkill -KILL $$\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(multiprocessing.spawn, "_python_exe", str(program))
+    with pytest.raises(pronk.InsufficientMemoryError, match="killed"):
+        pronk.InferenceEngine.load(tiny_plain, probe=True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_ctrl_c_ends_the_child_too(
+    tiny_plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = tmp_path / "pid"
+    program = tmp_path / "hangs"
+    program.write_text(f"#!/bin/sh\necho $$ > {note}.new; mv {note}.new {note}\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(multiprocessing.spawn, "_python_exe", str(program))
+
+    def interrupt() -> None:
+        wait_until(note.exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        pronk.InferenceEngine.load(tiny_plain, probe=True)
+    thread.join()
+    pid = int(note.read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
