@@ -8,6 +8,7 @@
 #include "acquisition.h"
 #include "bindings.h"
 #include "errors.h"
+#include "imported.h"
 
 namespace pronk::bindings {
 namespace {
@@ -86,9 +87,9 @@ std::vector<std::uint64_t> MailboxHandle::deliver() {
 }
 
 nb::object running_loop() {
-  // Kept for good: a function of the standard library, which holds nothing of ours.
-  static PyObject* const function =
-      nb::module_::import_("asyncio").attr("_get_running_loop").inc_ref().ptr();
+  static PyObject* known = nullptr;
+  PyObject* function = imported(known, "asyncio.events", "_get_running_loop");
+  if (function == nullptr) return {};  // no loop without asyncio
   nb::object loop = nb::steal(PyObject_CallNoArgs(function));
   if (!loop.is_valid()) throw nb::python_error();
   return loop.is_none() ? nb::object() : loop;

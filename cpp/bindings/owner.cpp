@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "imported.h"
 #include "mailbox.h"
 
 namespace pronk::bindings {
@@ -47,24 +48,23 @@ PyObject* forget_task(PyObject*, PyObject* reference) {
 
 PyMethodDef forget_task_definition = {"forget_task", &forget_task, METH_O, nullptr};
 
-// Before Python 3.12 current_task() is written in Python, around this dict.
-PyObject* find_tasks_by_loop() {
-  if (nb::cast<long>(nb::module_::import_("sys").attr("hexversion")) >= 0x030c0000) return nullptr;
-  const nb::object dict =
-      nb::getattr(nb::module_::import_("asyncio.tasks"), "_current_tasks", nb::none());
-  return PyDict_CheckExact(dict.ptr()) ? dict.inc_ref().ptr() : nullptr;
+bool is_before_3_12() {
+  // No import, during which other threads would wait for this initialisation with the GIL.
+  static const bool before = PyLong_AsLong(PySys_GetObject("hexversion")) < 0x030c0000;
+  return before;
 }
 
 nb::object asyncio_task(nb::handle loop) {
-  // Both kept for good: they belong to another library and hold nothing of ours.
-  static PyObject* const by_loop = find_tasks_by_loop();
-  if (by_loop) {
+  static PyObject* by_loop = nullptr;
+  static PyObject* function = nullptr;
+  // Before Python 3.12 current_task() is written in Python, around this dict.
+  if (is_before_3_12() && imported(by_loop, "asyncio.tasks", "_current_tasks") != nullptr &&
+      PyDict_CheckExact(by_loop)) {
     PyObject* task = PyDict_GetItemWithError(by_loop, loop.ptr());
     if (!task && PyErr_Occurred()) throw nb::python_error();
     return task ? nb::borrow(task) : nb::none();
   }
-  static PyObject* const function =
-      nb::module_::import_("asyncio").attr("current_task").inc_ref().ptr();
+  if (imported(function, "asyncio.tasks", "current_task") == nullptr) return nb::none();
   PyObject* task = PyObject_CallFunctionObjArgs(function, loop.ptr(), nullptr);
   if (!task) throw nb::python_error();
   return nb::steal(task);
@@ -72,13 +72,9 @@ nb::object asyncio_task(nb::handle loop) {
 
 nb::object trio_task() {
   // Only a program that imported trio can run in it.
-  static PyObject* const name = PyUnicode_InternFromString("trio.lowlevel");
-  const nb::object trio = nb::steal(PyImport_GetModule(name));
-  if (!trio.is_valid()) {
-    PyErr_Clear();
-    return nb::none();
-  }
-  PyObject* task = PyObject_CallNoArgs(nb::object(trio.attr("current_task")).ptr());
+  static PyObject* function = nullptr;
+  if (imported(function, "trio.lowlevel", "current_task") == nullptr) return nb::none();
+  PyObject* task = PyObject_CallNoArgs(function);
   if (task) return nb::steal(task);
   // What it says outside of its tasks.
   if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) throw nb::python_error();

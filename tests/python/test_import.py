@@ -27,3 +27,28 @@ def test_import_starts_nothing(child: Child) -> None:
         print(threading.active_count(), len(os.listdir(tasks)) if os.path.isdir(tasks) else 1)
     """
     assert child(code).stdout.split() == ["1", "1"]
+
+
+def test_blocking_calls_import_no_event_loop(child: Child) -> None:
+    """Nor do threads that acquire for the first time, all at once, wait for one another."""
+    child(
+        """
+        import sys, threading
+        import pronk
+
+        scheduler = pronk.InferenceScheduler(2)
+        start = threading.Barrier(8)
+
+        def work() -> None:
+            start.wait()
+            for _ in range(50):
+                scheduler.acquire().release()
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert "asyncio" not in sys.modules
+        """
+    )
