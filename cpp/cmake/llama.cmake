@@ -42,12 +42,7 @@ unset(CMAKE_CXX_STANDARD)
 # it.
 set_target_properties(llama PROPERTIES UNITY_BUILD_RELOCATABLE ON)
 
-# GCC's _tile_loadconfig tells the optimiser about 8 of the 64 bytes that it reads, so that the stores before it are
-# dropped and the first quantised matrix product on a CPU with AMX ends in SIGILL (seen with GCC 12.2).
+# See there. It does nothing for a CPU without AMX.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  include(CheckCXXCompilerFlag)
-  check_cxx_compiler_flag("-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" PRONK_HAS_NO_AMX)
-  if(PRONK_HAS_NO_AMX)
-    target_compile_options(ggml-cpu PRIVATE -mno-amx-tile -mno-amx-int8 -mno-amx-bf16)
-  endif()
+  target_compile_options(ggml-cpu PRIVATE "SHELL:-include \"${CMAKE_CURRENT_LIST_DIR}/amx_gcc.h\"")
 endif()
