@@ -128,8 +128,13 @@ PyObject* leave(PyObject* object, PyObject* const*, Py_ssize_t n_args) {
     return nullptr;
   }
   return guarded([&] {
-    const nb::object permit = std::exchange(of(object).permit, nb::object());
-    if (permit.is_valid()) release(*nb::inst_ptr<InferencePermit>(permit));
+    Acquisition& self = of(object);
+    const nb::object permit = std::exchange(self.permit, nb::object());
+    const nb::object loop = std::exchange(self.loop, nb::object());
+    const bool is_here = self.thread == PyThread_get_thread_ident();
+    if (permit.is_valid()) {
+      release_in(is_here ? nb::handle(loop) : nb::handle(), *nb::inst_ptr<InferencePermit>(permit));
+    }
     return ready_none().release().ptr();
   });
 }
@@ -234,6 +239,7 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
   const Acquisition& self = of(object);
   Py_VISIT(self.scheduler.ptr());
   Py_VISIT(self.permit.ptr());
+  Py_VISIT(self.loop.ptr());
   Py_VISIT(self.mailbox.ptr());
   Py_VISIT(self.signal.ptr());
   Py_VISIT(self.waiting.ptr());
@@ -243,7 +249,8 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
 int clear(PyObject* object) {
   Acquisition& self = of(object);
   self.stop();
-  const nb::object dropped[] = {std::move(self.scheduler), std::move(self.permit)};
+  const nb::object dropped[] = {std::move(self.scheduler), std::move(self.permit),
+                                std::move(self.loop)};
   return 0;
 }
 
@@ -302,6 +309,10 @@ nb::object queue(nb::handle acquisition) {
 void Acquisition::begin() {
   auto& gate = *nb::inst_ptr<InferenceScheduler>(scheduler);
   const CurrentTask task = current_task();
+  if (entered) {
+    loop = task.asyncio_loop;
+    thread = PyThread_get_thread_ident();
+  }
   const AcquireOptions options{priority, task.owner};
   if (std::optional<InferencePermit> free = gate.try_acquire(options)) {
     permit = nb::cast(std::move(*free));

@@ -41,8 +41,10 @@ struct Acquisition {
   nb::object scheduler;
   const std::int32_t priority;
   State state = State::kNew;
-  bool entered = false;  ///< by `async with`, which releases the permit
-  nb::object permit;     ///< to be handed out, or what __aexit__ is to release
+  bool entered = false;      ///< by `async with`, which releases the permit
+  nb::object permit;         ///< to be handed out, or what __aexit__ is to release
+  nb::object loop;           ///< that of asyncio in which it was entered; or empty
+  unsigned long thread = 0;  ///< of that loop
   std::optional<Ticket> ticket;
   nb::object mailbox;     ///< a MailboxHandle; empty while nobody waits
   std::uint64_t key = 0;  ///< in it

@@ -9,6 +9,7 @@
 #include "bindings.h"
 #include "errors.h"
 #include "imported.h"
+#include "owner.h"
 
 namespace pronk::bindings {
 namespace {
@@ -100,9 +101,12 @@ nb::object mailbox_of(nb::handle loop) {
   return it == by_loop.end() ? nb::object() : nb::borrow(it->second);
 }
 
-LocalDelivery::LocalDelivery() {
+LocalDelivery::LocalDelivery(nb::handle likely_loop) {
   if (by_loop.empty()) return;
-  const nb::object loop = running_loop();
+  // A loop in the middle of a task's step looks at what is ready after it, so whoever woke in it
+  // need not ask whether it is this thread's: before Python 3.12 that question is a system call.
+  const bool in_step = likely_loop.is_valid() && is_in_step(likely_loop);
+  const nb::object loop = in_step ? nb::borrow(likely_loop) : running_loop();
   if (!loop.is_valid()) return;
   mailbox_ = mailbox_of(loop);
   if (mailbox_.is_valid()) silence_.emplace(*nb::inst_ptr<MailboxHandle>(mailbox_)->mailbox);

@@ -77,7 +77,9 @@ nb::object mailbox_of(nb::handle loop);
 /// end, without the way through the file descriptor. Needs the GIL at both ends.
 class LocalDelivery {
  public:
-  LocalDelivery();
+  LocalDelivery() : LocalDelivery(nb::handle()) {}
+  /// `likely_loop` is the asyncio loop that most likely runs here; or empty.
+  explicit LocalDelivery(nb::handle likely_loop);
   ~LocalDelivery();
   LocalDelivery(const LocalDelivery&) = delete;
   LocalDelivery& operator=(const LocalDelivery&) = delete;

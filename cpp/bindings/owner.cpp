@@ -54,12 +54,18 @@ bool is_before_3_12() {
   return before;
 }
 
-nb::object asyncio_task(nb::handle loop) {
+// The dict of tasks at work, by loop, around which current_task() is written before Python 3.12.
+// Null where there is none.
+PyObject* current_tasks() {
   static PyObject* by_loop = nullptr;
+  if (!is_before_3_12()) return nullptr;
+  PyObject* dict = imported(by_loop, "asyncio.tasks", "_current_tasks");
+  return dict != nullptr && PyDict_CheckExact(dict) ? dict : nullptr;
+}
+
+nb::object asyncio_task(nb::handle loop) {
   static PyObject* function = nullptr;
-  // Before Python 3.12 current_task() is written in Python, around this dict.
-  if (is_before_3_12() && imported(by_loop, "asyncio.tasks", "_current_tasks") != nullptr &&
-      PyDict_CheckExact(by_loop)) {
+  if (PyObject* by_loop = current_tasks()) {
     PyObject* task = PyDict_GetItemWithError(by_loop, loop.ptr());
     if (!task && PyErr_Occurred()) throw nb::python_error();
     return task ? nb::borrow(task) : nb::none();
@@ -108,6 +114,14 @@ std::uint64_t thread_owner() noexcept {
 }
 
 bool has_thread_owner() noexcept { return number_of_thread != 0; }
+
+bool is_in_step(nb::handle asyncio_loop) {
+  PyObject* by_loop = current_tasks();
+  if (by_loop == nullptr) return false;
+  const bool found = PyDict_GetItemWithError(by_loop, asyncio_loop.ptr()) != nullptr;
+  if (!found) PyErr_Clear();
+  return found;
+}
 
 CurrentTask current_task() {
   nb::object loop = running_loop();

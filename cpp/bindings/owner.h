@@ -21,6 +21,9 @@ struct CurrentTask {
 
 /// Of asyncio or trio. Needs the GIL.
 CurrentTask current_task();
+/// Whether a task of this asyncio loop is at work, if that can be told at little cost; else false.
+/// Needs the GIL.
+bool is_in_step(nanobind::handle asyncio_loop);
 /// The owner of what is acquired here: the running task, or else the thread. Needs the GIL.
 std::uint64_t current_owner();
 /// Throws DeadlockError when who runs here holds every permit: the task, or the thread below its

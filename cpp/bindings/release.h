@@ -13,4 +13,10 @@ inline void release(InferencePermit& permit) {
   permit.release();
 }
 
+/// The same where `asyncio_loop`, if not empty, is most likely the loop that runs here.
+inline void release_in(nb::handle asyncio_loop, InferencePermit& permit) {
+  const LocalDelivery delivery(asyncio_loop);
+  permit.release();
+}
+
 }  // namespace pronk::bindings

@@ -122,15 +122,16 @@ void Gate::enqueue(const std::shared_ptr<TicketState>& ticket, Listener listener
 // nobody else stirs.
 void Gate::decide(TicketState& ticket, TicketStatus status, Functions& run_after) {
   ticket.status = status;
-  auto& then = status == TicketStatus::kGranted ? ticket.on_grant : ticket.on_close;
-  if (then && status != TicketStatus::kCancelled) {
-    ticket.taken = status == TicketStatus::kGranted;
-    run_after.push_back(std::move(then));
+  if (ticket.start) {
+    // Whatever happens now, it goes: it holds the generation, which holds the ticket.
+    const std::unique_ptr<QueuedStart> start = std::move(ticket.start);
+    if (status != TicketStatus::kCancelled) {
+      const bool granted = status == TicketStatus::kGranted;
+      ticket.taken = granted;
+      run_after.push_back(std::move(granted ? start->on_grant : start->on_close));
+    }
   }
-  // They may hold the generation, which holds the ticket.
-  if (ticket.on_grant) ticket.on_grant = nullptr;
-  if (ticket.on_close) ticket.on_close = nullptr;
-  ticket.changed.notify_all();
+  if (ticket.changed) ticket.changed->notify_all();
   if (ticket.listener.mailbox) {
     ticket.listener.mailbox->post(ticket.listener.key);
     ticket.listener.mailbox->ring();
@@ -162,7 +163,8 @@ TicketStatus Gate::wait_until(TicketState& ticket, TimePoint deadline, RealTime 
   process.check("scheduler");
   std::unique_lock lock(mutex_);
   while (ticket.status == TicketStatus::kWaiting && clock_->now() < deadline) {
-    clock_->wait_until(ticket.changed, lock, deadline, latest);
+    if (!ticket.changed) ticket.changed = std::make_unique<std::condition_variable>();
+    clock_->wait_until(*ticket.changed, lock, deadline, latest);
     if (latest != RealTime::max() && std::chrono::steady_clock::now() >= latest) break;
   }
   return ticket.status;

@@ -24,8 +24,15 @@ namespace pronk::inline v0 {
 
 class Gate;
 
-/// One entry of the queue. Everything but `gate`, `options` and `taken` is guarded by the gate's
+/// What a queued generation does when its ticket is decided. Of the two one runs, once, outside the
 /// mutex.
+struct QueuedStart {
+  std::function<void()> on_grant;  ///< the permit belongs to this function
+  std::function<void()> on_close;  ///< the gate closed under a waiting ticket
+};
+
+/// One entry of the queue. Thousands may wait, so what only some need is made when they need it.
+/// Everything but `gate`, `options` and `taken` is guarded by the gate's mutex.
 class TicketState {
  public:
   TicketState(std::shared_ptr<Gate> gate_in, const AcquireOptions& options_in)
@@ -39,13 +46,9 @@ class TicketState {
   std::atomic<bool> taken{false};
   WaitQueue::Key key{};  ///< see Gate::key_for
   TimePoint enqueued{};
-  std::condition_variable changed;
   Listener listener;
-  /// Runs once, outside the mutex, when the ticket is granted: the permit then belongs to this
-  /// function. Set for queued generations alone.
-  std::function<void()> on_grant;
-  /// Runs once, outside the mutex, when the gate closes under a waiting ticket. Set with on_grant.
-  std::function<void()> on_close;
+  std::unique_ptr<QueuedStart> start;                ///< of queued generations alone
+  std::unique_ptr<std::condition_variable> changed;  ///< once a thread is blocked in it
 };
 
 /// Invariant, under the mutex: active <= max unless shrunk while over-subscribed; nobody waits

@@ -266,7 +266,8 @@ Generation SchedulerState::queue(std::shared_ptr<GenerationState> generation,
                            "create a new one and try again"));
   // Both run on whatever thread releases a permit or closes the scheduler, so that nothing may
   // escape.
-  ticket->on_grant = [loop, gate = gate, generation, fail, closed] {
+  ticket->start = std::make_unique<QueuedStart>();
+  ticket->start->on_grant = [loop, gate = gate, generation, fail, closed] {
     try {
       generation->when_ended([gate = gate] { gate->release(0); });
     } catch (...) {
@@ -279,7 +280,7 @@ Generation SchedulerState::queue(std::shared_ptr<GenerationState> generation,
       fail(*generation, std::current_exception());
     }
   };
-  ticket->on_close = [generation, fail, closed] { fail(*generation, closed); };
+  ticket->start->on_close = [generation, fail, closed] { fail(*generation, closed); };
   gate->enqueue(ticket);
   return Generation(std::move(generation), shared_from_this());
 }
