@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import machine, plots, report, workloads
+from benchmarks.cmake import BuildError
 from benchmarks.peers.build import PeerError, flags
 from benchmarks.settings import PROJECT, Settings
 
@@ -84,7 +85,7 @@ def run(
         about = machine.describe(settings)
         try:
             result = workloads.load(name).run(settings)
-        except PeerError as error:
+        except (BuildError, PeerError) as error:
             err.print(f"[red]{name}:[/red] {error}", markup=True)
             raise typer.Exit(1) from None
         document = {**result.as_json(), **about, "peers": flags(settings)}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
+from benchmarks.cmake import BuildError, build
 from benchmarks.settings import PROJECT, Settings
 
 TARGETS = ("llama-batched-bench", "llama-server")
@@ -44,31 +42,8 @@ def _tree(openmp: bool) -> Path:
 
 @cache
 def _build(tree: Path, openmp: bool) -> None:
-    cmake = _tool("cmake")
-    source = PROJECT / "benchmarks" / "peers"
-    configure = [cmake, "-S", str(source), "-B", str(tree), "-G", "Ninja"]
-    configure += [
-        f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
-        f"-DGGML_OPENMP={'ON' if openmp else 'OFF'}",
-    ]
-    log = tree.with_suffix(".log")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w", encoding="utf-8") as output:
-        for command in (configure, [cmake, "--build", str(tree), "--target", *TARGETS]):
-            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
-            if done.returncode != 0:
-                raise PeerError(
-                    f"peers: got exit code {done.returncode} from cmake, expected a build, "
-                    f"see {log.relative_to(PROJECT)}, or run with --no-peers"
-                )
-
-
-def _tool(name: str) -> str:
-    """The one of this environment, else the system's."""
-    own = Path(sys.executable).parent / name
-    found = str(own) if own.exists() else shutil.which(name)
-    if found is None:
-        raise PeerError(
-            f"peers: got no {name}, expected it to be installed, run: pip install {name}"
-        )
-    return found
+    options = [f"-DGGML_OPENMP={'ON' if openmp else 'OFF'}"]
+    try:
+        build(PROJECT / "benchmarks" / "peers", tree, targets=TARGETS, options=options)
+    except BuildError as error:
+        raise PeerError(f"{error}, or run with --no-peers") from error
