@@ -50,7 +50,7 @@
   "layout: str = 'batched', kv: str = 'auto', n_batch: int | None = None, "              \
   "n_threads: int | None = None, flash_attention: str = 'auto', type_k: str = 'auto', "  \
   "type_v: str = 'auto', n_cached: int | None = None, cache_tokens: int | None = None, " \
-  "max_step_ms: float = 50.0"
+  "max_step_ms: float = 100.0"
 
 #define PRONK_POOL_ARGS                                                                            \
   "    n_ctx: Tokens that a permit may use, prompt and completion together, >= 2; None takes "     \
@@ -77,7 +77,9 @@
   "        fewer where memory is short.\n"                                                         \
   "    cache_tokens: Most tokens that idle sequences keep for reuse, all together; None is what\n" \
   "        there is room for.\n"                                                                   \
-  "    max_step_ms: Batched: prompts are cut so that running streams keep this pace.\n"
+  "    max_step_ms: Batched: prompts are cut so that running streams keep this pace, and take "    \
+  "at\n"                                                                                           \
+  "        most four times a step without them.\n"
 
 namespace pronk::bindings {
 

@@ -26,21 +26,33 @@ void BatchPolicy::observe(std::int32_t n_decode, std::int32_t n_prompt, double s
     return;
   }
   const double base = n_decode > 0 ? decode_seconds_ : 0;
-  smooth(prompt_token_seconds_, std::max(seconds - base, seconds * 0.1) / n_prompt);
+  cost_.observe(n_prompt, std::max(seconds - base, seconds * 0.1));
 }
 
+// The largest chunk that fits into the time. It does not get smaller than what is worth its fixed
+// cost, unless it would take longer than a step ever should: many small chunks hold the streams up
+// for longer than a few large ones.
 std::int32_t BatchPolicy::prompt_budget() const noexcept {
   const std::int32_t floor = std::min(options_.min_chunk, options_.n_batch);
-  if (prompt_token_seconds_ <= 0) return floor;
-  double target = options_.max_step_seconds;
+  if (!cost_.known()) return floor;
+  // A model whose every step takes longer than the limit has prompts to evaluate all the same.
+  const double least = kLeastShare * decode_seconds_;
+  const double most = std::max(options_.max_step_seconds, least);
+  double target = most;
   if (decode_seconds_ > 0) {
-    target = std::min(target, options_.max_step_ratio * decode_seconds_);
-    // A model whose every step takes longer than that has prompts to evaluate all the same.
-    target = std::max(target, kLeastShare * decode_seconds_);
+    target = std::clamp(options_.max_step_ratio * decode_seconds_, least, most);
   }
-  const double tokens = (target - decode_seconds_) / prompt_token_seconds_;
+  const auto fits = [this](double seconds) {
+    return (seconds - decode_seconds_ - cost_.fixed()) / cost_.per_token();
+  };
+  const double tokens = std::max(fits(target), std::min(worthwhile(), fits(most)));
   if (!(tokens > floor)) return floor;
   return tokens >= options_.n_batch ? options_.n_batch : static_cast<std::int32_t>(tokens);
+}
+
+// Tokens of a chunk for which its fixed cost is half of all.
+double BatchPolicy::worthwhile() const noexcept {
+  return cost_.known() ? cost_.fixed() / cost_.per_token() : 0;
 }
 
 // The batch that still has room, or a new one.
@@ -77,11 +89,14 @@ std::span<const BatchPlan> BatchPolicy::plan(std::span<const LaneWork> work) {
     std::rotate(prefill_.begin(), mark == prefill_.end() ? prefill_.begin() : mark, prefill_.end());
     std::int32_t budget = decoding ? prompt_budget() : options_.n_batch;
     auto lanes_left = static_cast<std::int32_t>(prefill_.size());
+    if (worthwhile() * lanes_left > budget) {
+      lanes_left = std::max(1, static_cast<std::int32_t>(budget / worthwhile()));
+    }
     for (const LaneWork& lane : prefill_) {
       // Rounded up, so that a budget smaller than the number of lanes still serves somebody, and
       // the next ones in the next step.
       const std::int32_t share = (budget + lanes_left - 1) / lanes_left;
-      --lanes_left;
+      lanes_left = std::max(1, lanes_left - 1);
       std::int32_t n = std::min(share, lane.most);
       if (n == 0) break;
       budget -= n;

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "chunk_cost.h"
+
 namespace pronk::inline v0 {
 
 /// What one lane has to evaluate. A lane with a single token left is decoding (or ends its prompt,
@@ -25,15 +27,16 @@ struct Slice {
 using BatchPlan = std::vector<Slice>;
 
 struct PolicyOptions {
-  std::int32_t n_batch = 512;      ///< most tokens of one batch
-  double max_step_seconds = 0.05;  ///< a step with running streams should not take longer
-  double max_step_ratio = 3;       ///< nor longer than so many times a step that only decodes
-  std::int32_t min_chunk = 4;      ///< prompt tokens that a step takes in any case
+  std::int32_t n_batch = 512;     ///< most tokens of one batch
+  double max_step_seconds = 0.1;  ///< a step with running streams should not take longer
+  double max_step_ratio = 4;      ///< nor longer than so many times a step that only decodes
+  std::int32_t min_chunk = 4;     ///< prompt tokens that a step takes in any case
 };
 
-/// Decoding lanes first, one token each, in order; then prompt chunks, shared evenly and in turn
-/// among the lanes in prefill, up to a budget. While nobody decodes the budget is a full batch;
-/// otherwise it is what the measured speed says fits into the step's time.
+/// Decoding lanes first, one token each, in order; then prompt chunks up to a budget, in turn among
+/// the lanes in prefill. While nobody decodes the budget is a full batch; otherwise it is what the
+/// measured speed says fits into the step's time. It is shared evenly, but among no more lanes than
+/// get a chunk that is worth its fixed cost; the others have their turn in the next steps.
 class BatchPolicy {
  public:
   explicit BatchPolicy(const PolicyOptions& options);
@@ -50,6 +53,7 @@ class BatchPolicy {
 
  private:
   BatchPlan& open_batch(std::int32_t room);
+  double worthwhile() const noexcept;
 
   const PolicyOptions options_;
   std::vector<BatchPlan> batches_;
@@ -58,7 +62,7 @@ class BatchPolicy {
   std::int32_t open_tokens_ = 0;
   std::int32_t next_lane_ = 0;  // prefill is served from this lane on
   double decode_seconds_ = 0;   // smoothed time of a batch that only decodes; 0 when never seen
-  double prompt_token_seconds_ = 0;  // smoothed cost of one more prompt token; 0 when never seen
+  ChunkCost cost_;              // of prompt tokens
 };
 
 }  // namespace pronk::inline v0

@@ -1,5 +1,6 @@
 // The batch policy, without a model: every small case, then random ones.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <random>
 #include <set>
@@ -21,6 +22,8 @@ PolicyOptions options(int n_batch) {
   result.n_batch = n_batch;
   return result;
 }
+
+bool is_near(double value, double wanted, double off) { return std::abs(value - wanted) <= off; }
 
 int size_of(const BatchPlan& plan) {
   int size = 0;
@@ -213,18 +216,23 @@ TEST(policy_budget_follows_the_measured_speed) {
   with.min_chunk = 16;
   BatchPolicy policy(with);
   CHECK_EQ(policy.prompt_budget(), 16);
-  for (int i = 0; i < 200; ++i) {
-    policy.observe(4, 0, 0.010);           // a step that decodes takes 10 ms
-    policy.observe(4, 100, 0.010 + 0.02);  // a prompt token 0.2 ms more
-  }
-  CHECK(policy.prompt_budget() >= 190 && policy.prompt_budget() <= 200);
+  // A step that decodes takes 10 ms; chunks of 50 and of 150 tokens come in turn.
+  const auto observe = [&policy](int times, double per_token) {
+    for (int i = 0; i < times; ++i) {
+      const int n = i % 2 == 0 ? 50 : 150;
+      policy.observe(4, 0, 0.010);
+      policy.observe(4, n, 0.010 + n * per_token);
+    }
+  };
+  observe(200, 0.0002);
+  CHECK(policy.prompt_budget() >= 195 && policy.prompt_budget() <= 205);
   // Slower: fewer. Hopelessly slow: the least, never none.
-  for (int i = 0; i < 200; ++i) policy.observe(4, 100, 0.010 + 0.2);
-  CHECK(policy.prompt_budget() >= 18 && policy.prompt_budget() <= 20);
-  for (int i = 0; i < 200; ++i) policy.observe(4, 100, 10);
+  observe(400, 0.002);
+  CHECK(policy.prompt_budget() >= 18 && policy.prompt_budget() <= 21);
+  observe(400, 0.1);
   CHECK_EQ(policy.prompt_budget(), 16);
-  for (int i = 0; i < 400; ++i) policy.observe(4, 100, 0.010);
-  CHECK(policy.prompt_budget() > 100);
+  observe(600, 0.0001);
+  CHECK(policy.prompt_budget() > 300);
 }
 
 TEST(policy_keeps_an_even_pace) {
@@ -234,7 +242,7 @@ TEST(policy_keeps_an_even_pace) {
   BatchPolicy policy(with);
   for (int i = 0; i < 200; ++i) {
     policy.observe(4, 0, 0.001);
-    policy.observe(4, 10, 0.002);
+    policy.observe(4, 10 + i % 2 * 10, 0.002 + i % 2 * 0.001);
   }
   // 2 ms on top of a step of 1 ms, at 0.1 ms a token.
   CHECK(policy.prompt_budget() >= 19 && policy.prompt_budget() <= 21);
@@ -246,10 +254,68 @@ TEST(policy_serves_prompts_of_a_model_slower_than_the_limit) {
   BatchPolicy policy(with);
   for (int i = 0; i < 200; ++i) {
     policy.observe(4, 0, 0.1);
-    policy.observe(4, 20, 0.1 + 0.02);
+    policy.observe(4, 20 + i % 2 * 20, 0.1 + 0.02 + i % 2 * 0.02);
   }
   // Half a step of 100 ms more, at 1 ms a token.
   CHECK(policy.prompt_budget() >= 49 && policy.prompt_budget() <= 51);
+}
+
+namespace {
+
+/// A machine whose steps take: decoding, a fixed cost for any chunk, and a cost for each token.
+struct Machine {
+  double decode, fixed, per_token;
+
+  /// Prompt tokens per step, in the end, of a lane with an endless prompt beside one that decodes.
+  int settles_at(BatchPolicy& policy) const {
+    const std::vector<LaneWork> work = {{0, 1, 1, false}, {1, 100000, 100000, false}};
+    int n_prompt = 0;
+    for (int step = 0; step < 500; ++step) {
+      n_prompt = 0;
+      for (const BatchPlan& plan : policy.plan(work)) n_prompt += size_of(plan);
+      --n_prompt;
+      policy.observe(1, 0, decode);
+      policy.observe(1, n_prompt, decode + fixed + n_prompt * per_token);
+    }
+    return n_prompt;
+  }
+};
+
+}  // namespace
+
+TEST(policy_finds_the_size_of_chunks_by_itself) {
+  PolicyOptions with = options(512);
+  with.max_step_seconds = 0.1;
+  with.max_step_ratio = 4;
+  for (const Machine machine : {Machine{0.02, 0, 0.001}, Machine{0.02, 0.02, 0.001},
+                                Machine{0.02, 0.03, 0.0005}, Machine{0.002, 0, 0.00002}}) {
+    BatchPolicy policy(with);
+    const double room = 4 * machine.decode - machine.decode - machine.fixed;
+    CHECK(is_near(machine.settles_at(policy) * machine.per_token, room, 0.1 * room));
+  }
+}
+
+TEST(policy_gives_no_chunk_that_is_not_worth_its_fixed_cost) {
+  // Within 4 steps of 8 ms there is no room for anything, so that the smallest chunks would go on
+  // for ever, each for 25 ms.
+  PolicyOptions with = options(512);
+  with.max_step_seconds = 0.1;
+  with.max_step_ratio = 4;
+  BatchPolicy policy(with);
+  for (int i = 0; i < 20; ++i) policy.observe(0, 256, 0.025 + 256 * 0.001);
+  const int n = Machine{0.008, 0.025, 0.001}.settles_at(policy);
+  CHECK(n >= 20 && n <= 30);
+  // Nor is a chunk shared among so many that none gets one.
+  const std::vector<LaneWork> work = {
+      {0, 1, 1, false}, {1, 500, 500, false}, {2, 500, 500, false}, {3, 500, 500, false}};
+  std::set<int> served;
+  for (int step = 0; step < 3; ++step) {
+    const auto plans = policy.plan(work);
+    REQUIRE(plans.size() == 1);
+    REQUIRE(plans[0].size() == 2);
+    served.insert(plans[0][1].lane);
+  }
+  CHECK_EQ(served.size(), 3u);
 }
 
 TEST(policy_survives_odd_times) {

@@ -52,7 +52,7 @@ struct PoolOptions {
   /// used go. None is what there is room for.
   std::optional<std::int32_t> cache_tokens;
   double max_step_ms =
-      50;  ///< batched: prompt chunks are cut so that running streams keep this pace
+      100;  ///< batched: prompt chunks are cut so that running streams keep this pace
 };
 
 /// How permits are handed out.
