@@ -128,7 +128,10 @@ PyObject* leave(PyObject* object, PyObject* const*, Py_ssize_t n_args) {
     return nullptr;
   }
   return guarded([&] {
-    const nb::object permit = std::exchange(of(object).permit, nb::object());
+    Acquisition& self = of(object);
+    // Who leaves before there was a permit to leave with gives up waiting for it.
+    if (self.state != State::kOver) self.stop();
+    const nb::object permit = std::exchange(self.permit, nb::object());
     if (permit.is_valid()) release(*nb::inst_ptr<InferencePermit>(permit));
     return ready_none().release().ptr();
   });
@@ -140,21 +143,23 @@ PyObject* finish(Acquisition& self) {
   return self.entered ? new_reference(self.permit.ptr()) : self.permit.release().ptr();
 }
 
+bool check_awaited(Acquisition& self) {
+  if (self.state == State::kBegun) self.state = State::kAwaited;
+  if (self.state == State::kAwaited) return true;
+  PyErr_SetString(PyExc_RuntimeError, "acquire_async: got a wait that is over");
+  return false;
+}
+
 // The wait is over, as far as the loop is concerned.
 PyObject* take(Acquisition& self) {
+  // What ran meanwhile may have ended it.
+  if (!check_awaited(self)) return nullptr;
   PyObject* permit = guarded([&] {
     self.permit = nb::cast(self.ticket->take());
     return finish(self);
   });
   self.stop();
   return permit;
-}
-
-bool check_awaited(Acquisition& self) {
-  if (self.state == State::kBegun) self.state = State::kAwaited;
-  if (self.state == State::kAwaited) return true;
-  PyErr_SetString(PyExc_RuntimeError, "acquire_async: got a wait that is over");
-  return false;
 }
 
 PySendResult send(PyObject* object, PyObject* value, PyObject** result) {

@@ -224,3 +224,48 @@ def test_a_closed_scheduler_ends_the_wait(drain: Drain) -> None:
 
     asyncio.run(main())
     drain(scheduler)
+
+
+def test_leaving_before_the_permit_is_handed_out_ends_the_wait(drain: Drain) -> None:
+    scheduler = pronk.InferenceScheduler(1)
+
+    async def main() -> None:
+        # One with its permit already, and one that waits for it.
+        for free in (True, False):
+            permit = None if free else scheduler.acquire()
+            acquisition: Any = scheduler.acquire_async()
+            if permit is not None:
+                permit.detach()
+                next(acquisition.__aenter__())
+            else:
+                acquisition.__await__()
+            assert (scheduler.active_count, scheduler.waiting_count) == (1, 0 if free else 1)
+            await acquisition.__aexit__(None, None, None)
+            assert (scheduler.active_count, scheduler.waiting_count) == (0 if free else 1, 0)
+            with pytest.raises(RuntimeError, match="over"):
+                next(acquisition)
+            if permit is not None:
+                permit.release()
+
+    asyncio.run(main())
+    drain(scheduler)
+
+
+@pytest.mark.parametrize("kind", [LookupError, StopIteration])
+def test_an_error_that_ends_the_wait_while_it_is_made(kind: Any, drain: Drain) -> None:
+    scheduler = pronk.InferenceScheduler(1)
+
+    async def main() -> None:
+        permit, wait = await begin(scheduler)
+        next(wait)
+
+        class Ends(kind):  # type: ignore[misc]
+            def __init__(self) -> None:
+                wait.close()
+
+        with pytest.raises((LookupError, RuntimeError)):
+            wait.throw(Ends)
+        permit.release()
+
+    asyncio.run(main())
+    drain(scheduler)
