@@ -5,6 +5,7 @@
 #include "bindings.h"
 #include "convert.h"
 #include "errors.h"
+#include "imported.h"
 #include "owner.h"
 #include "pronk/error.h"
 #include "ready.h"
@@ -19,7 +20,6 @@ using State = Acquisition::State;
 struct Names {
   PyObject* create_future = PyUnicode_InternFromString("create_future");
   PyObject* await = PyUnicode_InternFromString("__await__");
-  PyObject* done = PyUnicode_InternFromString("done");
   PyObject* set_result = PyUnicode_InternFromString("set_result");
 };
 
@@ -41,14 +41,6 @@ nb::object iterator_of(nb::handle future) {
   if (iterator) return nb::steal(iterator);
   PyErr_Clear();
   return call(future, names().await);
-}
-
-bool is_done(nb::handle signal) noexcept {
-  PyObject* done = PyObject_CallMethodObjArgs(signal.ptr(), names().done, nullptr);
-  if (!done) PyErr_Clear();
-  const bool result = done == Py_True;
-  Py_XDECREF(done);
-  return result;
 }
 
 // Not a class of nanobind, which would enter every instance in a table and dispatch every call: one
@@ -347,8 +339,10 @@ void Acquisition::wake() {
   try {
     call(woken, names().set_result, nb::none());
   } catch (nb::python_error& error) {
+    static PyObject* known = nullptr;
+    PyObject* is_done = imported(known, "asyncio.exceptions", "InvalidStateError");
     // One that is done was cancelled: its task is on its way to throw_into().
-    if (!is_done(woken)) error.discard_as_unraisable("pronk: waking a task that got its permit");
+    if (is_done == nullptr || !error.matches(is_done)) throw;
   }
 }
 

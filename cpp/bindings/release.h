@@ -7,10 +7,11 @@
 namespace pronk::bindings {
 
 /// Gives the permit back; a task of the loop that runs here, if it is the next in line, is woken at
-/// once. Needs the GIL.
+/// once. Throws what is raised meanwhile, with the permit given back. Needs the GIL.
 inline void release(InferencePermit& permit) {
-  const LocalDelivery delivery;
+  LocalDelivery delivery;
   permit.release();
+  delivery.finish();
 }
 
 }  // namespace pronk::bindings
