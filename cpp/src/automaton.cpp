@@ -10,6 +10,11 @@ namespace {
 constexpr std::size_t kMaxNodes = std::size_t{1} << 15;
 // Nodes in all states of a deterministic automaton together, while it is made.
 constexpr std::size_t kMaxMembers = std::size_t{1} << 22;
+constexpr std::size_t kMaxSets = 4096;
+// Each takes ten bytes of a grammar, and more.
+constexpr std::size_t kMaxEdges = std::size_t{1} << 16;
+// Comparisons of sets with characters; places for what follows a state by a character.
+constexpr std::size_t kMaxWork = std::size_t{1} << 23;
 const CodePoints kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 
 Nfa::When when_of(Regex::Kind kind) {
@@ -92,6 +97,10 @@ struct Alphabet {
         cuts.insert(range.first);
         cuts.insert(range.last + 1);
       }
+    }
+    if (sets.size() * cuts.size() > kMaxWork) {
+      throw AutomatonTooLarge("more than " + std::to_string(kMaxWork) +
+                              " pairs of a character and a set of them");
     }
     std::map<std::vector<bool>, std::size_t> known;
     for (auto cut = cuts.begin(); cut != cuts.end(); ++cut) {
@@ -204,6 +213,11 @@ class Product {
   void step(std::size_t state, Side after) {
     const Key& key = *keys_[state];
     const std::size_t n = alphabet_.classes.size();
+    n_work_ += n * terms_.size();
+    if (n_work_ > kMaxWork) {
+      throw AutomatonTooLarge("more than " + std::to_string(kMaxWork) +
+                              " pairs of a state and a character");
+    }
     std::vector<std::vector<Nodes>> next(n, std::vector<Nodes>(terms_.size()));
     for (std::size_t t = 0; t < terms_.size(); ++t) {
       const Nfa& nfa = terms_[t].nfa;
@@ -233,6 +247,9 @@ class Product {
       const auto same = std::find_if(edges.begin(), edges.end(),
                                      [&](const Dfa::Edge& edge) { return edge.to == to; });
       if (same == edges.end()) {
+        if (++n_edges_ > kMaxEdges) {
+          throw AutomatonTooLarge("more than " + std::to_string(kMaxEdges) + " transitions");
+        }
         edges.push_back({alphabet_.classes[c], to});
       } else {
         same->set = same->set | alphabet_.classes[c];
@@ -286,6 +303,8 @@ class Product {
   std::map<Key, std::size_t> numbers_;
   std::vector<const Key*> keys_;  // by state
   std::size_t n_members_ = 0;
+  std::size_t n_edges_ = 0;
+  std::size_t n_work_ = 0;
   Dfa dfa_;
 };
 
@@ -303,7 +322,12 @@ std::uint32_t Nfa::add_node() {
 std::uint32_t Nfa::add_set(const CodePoints& set) {
   const auto at = std::find(sets.begin(), sets.end(), set);
   const auto index = static_cast<std::uint32_t>(at - sets.begin());
-  if (at == sets.end()) sets.push_back(set);
+  if (at == sets.end()) {
+    if (sets.size() >= kMaxSets) {
+      throw AutomatonTooLarge("more than " + std::to_string(kMaxSets) + " sets of characters");
+    }
+    sets.push_back(set);
+  }
   return index;
 }
 
