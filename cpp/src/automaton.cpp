@@ -133,8 +133,9 @@ using Nodes = std::vector<std::uint32_t>;
 
 enum class Side : std::uint8_t { kNothing, kWord, kOther };
 
-// Adds what can be reached from `nodes` between two characters.
-Nodes closure(const Nfa& nfa, Nodes nodes, Side before, Side after) {
+// Adds what can be reached from `nodes` between two characters. `empty_boundary` says whether the
+// one place in the empty text is a boundary of words, of which readers of patterns disagree.
+Nodes closure(const Nfa& nfa, Nodes nodes, Side before, Side after, bool empty_boundary) {
   std::vector<bool> seen(nfa.nodes.size());
   for (const std::uint32_t node : nodes) seen[node] = true;
   const bool boundary = (before == Side::kWord) != (after == Side::kWord);
@@ -144,7 +145,8 @@ Nodes closure(const Nfa& nfa, Nodes nodes, Side before, Side after) {
                         (skip.when == Nfa::When::kStart && before == Side::kNothing) ||
                         (skip.when == Nfa::When::kEnd && after == Side::kNothing) ||
                         (skip.when == Nfa::When::kBoundary && boundary) ||
-                        (skip.when == Nfa::When::kNoBoundary && !boundary);
+                        (skip.when == Nfa::When::kNoBoundary && !boundary &&
+                         (before != after || before != Side::kNothing || !empty_boundary));
       if (!open || seen[skip.to]) continue;
       seen[skip.to] = true;
       nodes.push_back(skip.to);
@@ -199,7 +201,7 @@ class Product {
     bool accepting = true;
     for (std::size_t t = 0; t < terms_.size(); ++t) {
       const Nfa& nfa = terms_[t].nfa;
-      const Nodes last = closure(nfa, key.nodes[t], key.before, Side::kNothing);
+      const Nodes last = closure(nfa, key.nodes[t], key.before, Side::kNothing, !terms_[t].negated);
       const bool accepts = std::any_of(last.begin(), last.end(),
                                        [&](std::uint32_t node) { return nfa.accepts[node]; });
       accepting = accepting && accepts != terms_[t].negated;
@@ -221,7 +223,7 @@ class Product {
     std::vector<std::vector<Nodes>> next(n, std::vector<Nodes>(terms_.size()));
     for (std::size_t t = 0; t < terms_.size(); ++t) {
       const Nfa& nfa = terms_[t].nfa;
-      for (const std::uint32_t node : closure(nfa, key.nodes[t], key.before, after)) {
+      for (const std::uint32_t node : closure(nfa, key.nodes[t], key.before, after, false)) {
         for (const Nfa::Step& each : nfa.nodes[node].steps) {
           for (const std::uint32_t c : alphabet_.classes_of[t][each.set]) {
             next[c][t].push_back(each.to);
