@@ -62,6 +62,7 @@ class Rewriter {
     bool done = false;
     bool referred = false;
     common_json result;
+    std::optional<Unsatisfiable> failure;
   };
 
   // Takes note of so many parts of a node.
@@ -85,6 +86,7 @@ class Rewriter {
     key.erase(std::unique(key.begin(), key.end()), key.end());
     const auto [at, is_new] = known_.try_emplace(key);
     Known& known = at->second;
+    if (known.failure) throw *known.failure;
     if (is_new) {
       known.name = "pronk" + std::to_string(known_.size());
       known.referred = ++n_inside_ % kMaxInside == 0;
@@ -97,9 +99,10 @@ class Rewriter {
           return result;
         }
         definitions_[known.name] = std::move(result);
-      } catch (const Unsatisfiable&) {
+      } catch (const Unsatisfiable& failure) {
         --n_inside_;
-        if (!known.referred) known_.erase(at);
+        // What has met it within itself refers to it already.
+        known.failure = failure;
         throw;
       }
     } else if (known.done && !known.referred) {
