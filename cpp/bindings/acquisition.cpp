@@ -5,6 +5,7 @@
 #include "bindings.h"
 #include "convert.h"
 #include "errors.h"
+#include "imported.h"
 #include "owner.h"
 #include "pronk/error.h"
 #include "ready.h"
@@ -19,7 +20,6 @@ using State = Acquisition::State;
 struct Names {
   PyObject* create_future = PyUnicode_InternFromString("create_future");
   PyObject* await = PyUnicode_InternFromString("__await__");
-  PyObject* done = PyUnicode_InternFromString("done");
   PyObject* set_result = PyUnicode_InternFromString("set_result");
 };
 
@@ -41,14 +41,6 @@ nb::object iterator_of(nb::handle future) {
   if (iterator) return nb::steal(iterator);
   PyErr_Clear();
   return call(future, names().await);
-}
-
-bool is_done(nb::handle signal) noexcept {
-  PyObject* done = PyObject_CallMethodObjArgs(signal.ptr(), names().done, nullptr);
-  if (!done) PyErr_Clear();
-  const bool result = done == Py_True;
-  Py_XDECREF(done);
-  return result;
 }
 
 // Not a class of nanobind, which would enter every instance in a table and dispatch every call: one
@@ -129,6 +121,8 @@ PyObject* leave(PyObject* object, PyObject* const*, Py_ssize_t n_args) {
   }
   return guarded([&] {
     Acquisition& self = of(object);
+    // Who leaves before there was a permit to leave with gives up waiting for it.
+    if (self.state != State::kOver) self.stop();
     const nb::object permit = std::exchange(self.permit, nb::object());
     const nb::object loop = std::exchange(self.loop, nb::object());
     const bool is_here = self.thread == PyThread_get_thread_ident();
@@ -145,21 +139,23 @@ PyObject* finish(Acquisition& self) {
   return self.entered ? new_reference(self.permit.ptr()) : self.permit.release().ptr();
 }
 
+bool check_awaited(Acquisition& self) {
+  if (self.state == State::kBegun) self.state = State::kAwaited;
+  if (self.state == State::kAwaited) return true;
+  PyErr_SetString(PyExc_RuntimeError, "acquire_async: got a wait that is over");
+  return false;
+}
+
 // The wait is over, as far as the loop is concerned.
 PyObject* take(Acquisition& self) {
+  // What ran meanwhile may have ended it.
+  if (!check_awaited(self)) return nullptr;
   PyObject* permit = guarded([&] {
     self.permit = nb::cast(self.ticket->take());
     return finish(self);
   });
   self.stop();
   return permit;
-}
-
-bool check_awaited(Acquisition& self) {
-  if (self.state == State::kBegun) self.state = State::kAwaited;
-  if (self.state == State::kAwaited) return true;
-  PyErr_SetString(PyExc_RuntimeError, "acquire_async: got a wait that is over");
-  return false;
 }
 
 PySendResult send(PyObject* object, PyObject* value, PyObject** result) {
@@ -353,8 +349,10 @@ void Acquisition::wake() {
   try {
     call(woken, names().set_result, nb::none());
   } catch (nb::python_error& error) {
+    static PyObject* known = nullptr;
+    PyObject* is_done = imported(known, "asyncio.exceptions", "InvalidStateError");
     // One that is done was cancelled: its task is on its way to throw_into().
-    if (!is_done(woken)) error.discard_as_unraisable("pronk: waking a task that got its permit");
+    if (is_done == nullptr || !error.matches(is_done)) throw;
   }
 }
 

@@ -33,7 +33,7 @@ struct Acquisition {
 
   /// Takes a permit or a place in the queue. Throws what InferenceScheduler::enqueue() throws.
   void begin();
-  /// The ticket was decided. Errors of the loop are reported as unraisable.
+  /// The ticket was decided. Throws what the loop raises, or a signal handler that runs there.
   void wake();
   /// Gives the place up.
   void stop() noexcept;

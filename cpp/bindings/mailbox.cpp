@@ -3,6 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "acquisition.h"
@@ -10,6 +11,7 @@
 #include "errors.h"
 #include "imported.h"
 #include "owner.h"
+#include "signals.h"
 
 namespace pronk::bindings {
 namespace {
@@ -76,14 +78,33 @@ std::vector<std::uint64_t> MailboxHandle::deliver() {
   // Taken out: whom it wakes may come back here.
   std::vector<std::uint64_t> keys = std::move(keys_);
   mailbox->drain(keys);
+  std::exception_ptr raised;  // the first
+  const auto guarded = [&](const auto& body) {
+    try {
+      body();
+    } catch (nb::python_error& error) {
+      if (raised) {
+        error.discard_as_unraisable("pronk: waking a task that got its permit");
+      } else {
+        raised = std::current_exception();
+      }
+    }
+  };
   for (const std::uint64_t key : keys) {
     if (!PermitWaits::is_key(key)) {
       others.push_back(key);
-    } else if (Acquisition* wait = waits.find(key)) {
-      wait->wake();
+      continue;
     }
+    // Within the loop's methods, a handler that raises would cost the task its wake-up.
+    guarded([] { check_signals(); });
+    if (Acquisition* wait = waits.find(key)) guarded([&] { wait->wake(); });
   }
   keys_ = std::move(keys);
+  if (raised) {
+    for (const std::uint64_t key : others) mailbox->post(key);
+    mailbox->ring();
+    std::rethrow_exception(raised);
+  }
   return others;
 }
 
@@ -112,7 +133,7 @@ LocalDelivery::LocalDelivery(nb::handle likely_loop) {
   if (mailbox_.is_valid()) silence_.emplace(*nb::inst_ptr<MailboxHandle>(mailbox_)->mailbox);
 }
 
-LocalDelivery::~LocalDelivery() {
+void LocalDelivery::finish() {
   if (!silence_ || !silence_->rung()) return;
   MailboxHandle& handle = *nb::inst_ptr<MailboxHandle>(mailbox_);
   // Others are told by the loop, as ever: the end of the silence rings for them.

@@ -54,7 +54,9 @@ struct MailboxHandle {
   void attach(nb::handle self, nb::handle asyncio_loop);
   /// That loop is gone: those who wait for permits give up their places.
   void abandon();
-  /// Wakes those who wait for permits. Returns the keys of others.
+  /// Wakes those who wait for permits. Returns the keys of others. What is raised meanwhile, by
+  /// signal handlers for example, is thrown at the end, when all are woken; the others' keys then
+  /// stay.
   std::vector<std::uint64_t> deliver();
 
   /// Core threads keep the mailbox alive too, and must be able to drop it without the GIL: hence
@@ -73,16 +75,18 @@ nb::object running_loop();
 /// The Python object of its mailbox, or an empty handle where it has none yet. Needs the GIL.
 nb::object mailbox_of(nb::handle loop);
 
-/// Around calls that hand permits on: tasks of the loop that runs in this thread are woken at the
-/// end, without the way through the file descriptor. Needs the GIL at both ends.
+/// Around calls that hand permits on: finish() wakes tasks of the loop that runs in this thread,
+/// without the way through the file descriptor. Needs the GIL at both ends.
 class LocalDelivery {
  public:
   LocalDelivery() : LocalDelivery(nb::handle()) {}
   /// `likely_loop` is the asyncio loop that most likely runs here; or empty.
   explicit LocalDelivery(nb::handle likely_loop);
-  ~LocalDelivery();
   LocalDelivery(const LocalDelivery&) = delete;
   LocalDelivery& operator=(const LocalDelivery&) = delete;
+
+  /// Throws as MailboxHandle::deliver() does.
+  void finish();
 
  private:
   nb::object mailbox_;  // of the loop that runs here; or empty

@@ -10,6 +10,11 @@ namespace {
 constexpr std::size_t kMaxNodes = std::size_t{1} << 15;
 // Nodes in all states of a deterministic automaton together, while it is made.
 constexpr std::size_t kMaxMembers = std::size_t{1} << 22;
+constexpr std::size_t kMaxSets = 4096;
+// Each takes ten bytes of a grammar, and more.
+constexpr std::size_t kMaxEdges = std::size_t{1} << 16;
+// Comparisons of sets with characters; places for what follows a state by a character.
+constexpr std::size_t kMaxWork = std::size_t{1} << 23;
 const CodePoints kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 
 Nfa::When when_of(Regex::Kind kind) {
@@ -93,6 +98,10 @@ struct Alphabet {
         cuts.insert(range.last + 1);
       }
     }
+    if (sets.size() * cuts.size() > kMaxWork) {
+      throw AutomatonTooLarge("more than " + std::to_string(kMaxWork) +
+                              " pairs of a character and a set of them");
+    }
     std::map<std::vector<bool>, std::size_t> known;
     for (auto cut = cuts.begin(); cut != cuts.end(); ++cut) {
       if (!all.contains(*cut)) continue;
@@ -124,8 +133,9 @@ using Nodes = std::vector<std::uint32_t>;
 
 enum class Side : std::uint8_t { kNothing, kWord, kOther };
 
-// Adds what can be reached from `nodes` between two characters.
-Nodes closure(const Nfa& nfa, Nodes nodes, Side before, Side after) {
+// Adds what can be reached from `nodes` between two characters. `empty_boundary` says whether the
+// one place in the empty text is a boundary of words, of which readers of patterns disagree.
+Nodes closure(const Nfa& nfa, Nodes nodes, Side before, Side after, bool empty_boundary) {
   std::vector<bool> seen(nfa.nodes.size());
   for (const std::uint32_t node : nodes) seen[node] = true;
   const bool boundary = (before == Side::kWord) != (after == Side::kWord);
@@ -135,7 +145,8 @@ Nodes closure(const Nfa& nfa, Nodes nodes, Side before, Side after) {
                         (skip.when == Nfa::When::kStart && before == Side::kNothing) ||
                         (skip.when == Nfa::When::kEnd && after == Side::kNothing) ||
                         (skip.when == Nfa::When::kBoundary && boundary) ||
-                        (skip.when == Nfa::When::kNoBoundary && !boundary);
+                        (skip.when == Nfa::When::kNoBoundary && !boundary &&
+                         (before != after || before != Side::kNothing || !empty_boundary));
       if (!open || seen[skip.to]) continue;
       seen[skip.to] = true;
       nodes.push_back(skip.to);
@@ -190,7 +201,7 @@ class Product {
     bool accepting = true;
     for (std::size_t t = 0; t < terms_.size(); ++t) {
       const Nfa& nfa = terms_[t].nfa;
-      const Nodes last = closure(nfa, key.nodes[t], key.before, Side::kNothing);
+      const Nodes last = closure(nfa, key.nodes[t], key.before, Side::kNothing, !terms_[t].negated);
       const bool accepts = std::any_of(last.begin(), last.end(),
                                        [&](std::uint32_t node) { return nfa.accepts[node]; });
       accepting = accepting && accepts != terms_[t].negated;
@@ -204,10 +215,15 @@ class Product {
   void step(std::size_t state, Side after) {
     const Key& key = *keys_[state];
     const std::size_t n = alphabet_.classes.size();
+    n_work_ += n * terms_.size();
+    if (n_work_ > kMaxWork) {
+      throw AutomatonTooLarge("more than " + std::to_string(kMaxWork) +
+                              " pairs of a state and a character");
+    }
     std::vector<std::vector<Nodes>> next(n, std::vector<Nodes>(terms_.size()));
     for (std::size_t t = 0; t < terms_.size(); ++t) {
       const Nfa& nfa = terms_[t].nfa;
-      for (const std::uint32_t node : closure(nfa, key.nodes[t], key.before, after)) {
+      for (const std::uint32_t node : closure(nfa, key.nodes[t], key.before, after, false)) {
         for (const Nfa::Step& each : nfa.nodes[node].steps) {
           for (const std::uint32_t c : alphabet_.classes_of[t][each.set]) {
             next[c][t].push_back(each.to);
@@ -233,6 +249,9 @@ class Product {
       const auto same = std::find_if(edges.begin(), edges.end(),
                                      [&](const Dfa::Edge& edge) { return edge.to == to; });
       if (same == edges.end()) {
+        if (++n_edges_ > kMaxEdges) {
+          throw AutomatonTooLarge("more than " + std::to_string(kMaxEdges) + " transitions");
+        }
         edges.push_back({alphabet_.classes[c], to});
       } else {
         same->set = same->set | alphabet_.classes[c];
@@ -286,6 +305,8 @@ class Product {
   std::map<Key, std::size_t> numbers_;
   std::vector<const Key*> keys_;  // by state
   std::size_t n_members_ = 0;
+  std::size_t n_edges_ = 0;
+  std::size_t n_work_ = 0;
   Dfa dfa_;
 };
 
@@ -303,7 +324,12 @@ std::uint32_t Nfa::add_node() {
 std::uint32_t Nfa::add_set(const CodePoints& set) {
   const auto at = std::find(sets.begin(), sets.end(), set);
   const auto index = static_cast<std::uint32_t>(at - sets.begin());
-  if (at == sets.end()) sets.push_back(set);
+  if (at == sets.end()) {
+    if (sets.size() >= kMaxSets) {
+      throw AutomatonTooLarge("more than " + std::to_string(kMaxSets) + " sets of characters");
+    }
+    sets.push_back(set);
+  }
   return index;
 }
 

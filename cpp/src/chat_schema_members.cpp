@@ -13,6 +13,8 @@ namespace {
 
 using Node = SchemaNode;
 
+constexpr std::size_t kStatesPerTerm = 20;
+
 std::vector<Node::Text> patterns_of(const Node& node) {
   std::vector<Node::Text> result;
   std::set<std::string> seen;
@@ -75,6 +77,8 @@ std::optional<Dfa> names_of(SchemaDocument& document, const Node& node, const No
     }
   }
   if (!add_names(document, node, texts, terms)) return std::nullopt;
+  // Every pattern goes through this with all others: each makes all states dearer.
+  document.spend(kStatesPerTerm * terms.size(), node.place);
   return text_of(document, texts, std::move(terms));
 }
 

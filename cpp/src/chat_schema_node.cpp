@@ -246,10 +246,10 @@ void SchemaDocument::read_values(SchemaNode& node, const common_json& schema,
       node.values = values;
       return;
     }
-    std::erase_if(*node.values, [&](const common_json* value) {
-      return std::none_of(values.begin(), values.end(),
-                          [&](const auto* other) { return value->dump() == other->dump(); });
-    });
+    std::set<std::string> others;
+    for (const common_json* value : values) others.insert(value->dump());
+    std::erase_if(*node.values,
+                  [&](const common_json* value) { return !others.contains(value->dump()); });
   };
   if (const common_json* value = member(schema, "const")) restrict_to({value});
   if (const common_json* values = member(schema, "enum")) {

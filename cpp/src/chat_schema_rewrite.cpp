@@ -20,8 +20,12 @@ namespace {
 
 using Node = SchemaNode;
 
-constexpr std::size_t kMaxTuple = 256;    // items with a schema each
-constexpr std::size_t kMaxNodes = 20000;  // of what a schema is made of
+constexpr std::size_t kMaxTuple = 256;     // items with a schema each
+constexpr std::size_t kMaxNodes = 20000;   // of what a schema is made of
+constexpr std::size_t kMaxParts = 200000;  // values, members and items of all of them
+// Schemas within each other that are written so; the next one is referred to. Whatever has another
+// inside is copied with it.
+constexpr std::size_t kMaxInside = 16;
 constexpr unsigned kMostRemainders = 128;
 constexpr int kMostMultiples = 400;  // that are listed one by one
 
@@ -58,7 +62,18 @@ class Rewriter {
     bool done = false;
     bool referred = false;
     common_json result;
+    std::optional<Unsatisfiable> failure;
   };
+
+  // Takes note of so many parts of a node.
+  void spend(const Node& node, std::size_t n) {
+    n_parts_ += n;
+    if (n_parts_ <= kMaxParts) return;
+    document_.refuse(
+        node.place,
+        "combinations of more than " + std::to_string(kMaxParts) + " values, members and items",
+        "fewer", "combine fewer alternatives");
+  }
 
   // What all of `schemas` ask for. Each is rewritten once, and referred to from then on.
   common_json rewrite(Schemas schemas) {
@@ -69,20 +84,25 @@ class Rewriter {
     }
     std::sort(key.begin(), key.end());
     key.erase(std::unique(key.begin(), key.end()), key.end());
-    const auto [at, is_new] = known_.emplace(key, Known{});
+    const auto [at, is_new] = known_.try_emplace(key);
     Known& known = at->second;
+    if (known.failure) throw *known.failure;
     if (is_new) {
       known.name = "pronk" + std::to_string(known_.size());
+      known.referred = ++n_inside_ % kMaxInside == 0;
       try {
         common_json result = rewrite_node(document_.read(schemas));
+        --n_inside_;
         known.done = true;
         if (!known.referred) {
           known.result = result;
           return result;
         }
         definitions_[known.name] = std::move(result);
-      } catch (...) {
-        if (!known.referred) known_.erase(at);
+      } catch (const Unsatisfiable& failure) {
+        --n_inside_;
+        // What has met it within itself refers to it already.
+        known.failure = failure;
         throw;
       }
     } else if (known.done && !known.referred) {
@@ -154,9 +174,13 @@ class Rewriter {
   }
 
   common_json rewrite_values(const Node& node) {
+    spend(node, node.values->size());
+    // Each is one of them: to look for it takes as long as there are many.
+    Node others = node;
+    others.values.reset();
     common_json values = common_json::array();
     for (const common_json* value : *node.values) {
-      if (admits(document_, node, *value)) values.push_back(*value);
+      if (admits(document_, others, *value)) values.push_back(*value);
     }
     if (values.empty()) {
       throw Unsatisfiable{node.place, "values that the rest of the schema excludes"};
@@ -201,7 +225,10 @@ class Rewriter {
     } catch (const AutomatonTooLarge&) {
       return list_multiples(node, integers);
     }
-    if (dfa.states.empty()) throw Unsatisfiable{node.place, "bounds that no number is within"};
+    if (dfa.states.empty())
+      throw Unsatisfiable{node.place,
+                          "bounds that no number of 16 digits before or after the point "
+                          "is within"};
     common_json result = rules_.stand_in(dfa, Spelling::kPlain);
     if (integers) result["type"] = "integer";
     return result;
@@ -295,6 +322,7 @@ class Rewriter {
       document_.refuse(node.place, std::to_string(n) + " items with a schema each",
                        "at most " + std::to_string(kMaxTuple), "describe them by `items`");
     }
+    spend(node, n);
     common_json items = common_json::array();
     for (std::size_t i = 0; i < n; ++i) {
       Schemas schemas;
@@ -334,7 +362,9 @@ class Rewriter {
   // The members with known names that there may be.
   std::vector<Member> rewrite_members(const Node& node) {
     std::vector<Member> members;
-    for (const std::string& name : known_names(node)) {
+    const std::vector<std::string> names = known_names(node);
+    spend(node, names.size());
+    for (const std::string& name : names) {
       const bool required =
           std::find(node.required.begin(), node.required.end(), name) != node.required.end();
       try {
@@ -440,6 +470,8 @@ class Rewriter {
   std::map<std::vector<const common_json*>, Known> known_;
   common_json definitions_ = common_json::object();
   std::size_t n_nodes_ = 0;
+  std::size_t n_parts_ = 0;
+  std::size_t n_inside_ = 0;  // of which the rewriting has begun
 };
 
 }  // namespace

@@ -10,6 +10,8 @@ namespace pronk::inline v0 {
 namespace {
 
 constexpr std::size_t kIdDigits = 6;
+// Those that are used may have a sixteenth of it.
+constexpr std::size_t kMaxBytes = std::size_t{1} << 24;
 
 // Rules that every conversion brings along, and what they ought to be: no half of a surrogate pair,
 // no number that is too large for a double.
@@ -42,6 +44,10 @@ SchemaRules::SchemaRules(const std::vector<std::string_view>& texts) : mark_("pr
 
 std::size_t SchemaRules::add(const Dfa& dfa, Spelling spelling, std::string key) {
   key += rules_of(dfa, "r", spelling);
+  n_bytes_ += key.size();
+  if (n_bytes_ > kMaxBytes) {
+    throw AutomatonTooLarge("more than " + std::to_string(kMaxBytes) + " bytes of rules");
+  }
   const auto [at, is_new] = numbers_.emplace(std::move(key), rules_.size());
   if (is_new) {
     rules_.push_back({rules_of(dfa, mark_ + "-" + std::to_string(at->second), spelling), ""});

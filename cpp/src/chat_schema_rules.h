@@ -41,6 +41,7 @@ class SchemaRules {
   std::string number_;                          // digits that are in no text
   std::map<std::string, std::size_t> numbers_;  // of rules, by what they are
   std::vector<Rule> rules_;
+  std::size_t n_bytes_ = 0;  // of all that were asked for
 };
 
 }  // namespace pronk::inline v0

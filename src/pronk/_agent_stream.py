@@ -103,6 +103,10 @@ class AgentStream:
         self._begin_wait()
         try:
             event = await self._next_async()
+        except StopAsyncIteration as error:
+            self.close()
+            # Of a callback. It would pass for the end of the events.
+            raise RuntimeError("stream: a callback raised StopAsyncIteration") from error
         except BaseException:
             self.close()
             raise

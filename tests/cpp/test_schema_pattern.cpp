@@ -222,4 +222,13 @@ TEST(sets_of_characters) {
   CHECK((set & CodePoints{{'c', 'x'}}) == (CodePoints{{'c', 'f'}, {'x', 'x'}}));
 }
 
+TEST(readers_disagree_whether_the_empty_text_has_a_boundary) {
+  // ECMA-262 finds \B in it, Python before 3.14 does not.
+  CHECK(!matches("\\B", ""));
+  CHECK(!matches("^(?!\\B)", ""));
+  CHECK(!matches("\\b", ""));
+  CHECK(matches("\\B", "ab"));
+  CHECK(matches("\\B", "-"));
+}
+
 }  // namespace

@@ -15,6 +15,7 @@ import pytest
 
 import pronk
 from pronk._async import current_hub
+from pronk.testing import ScriptedModel
 
 Drain = Callable[[pronk.InferenceScheduler], None]
 
@@ -224,3 +225,127 @@ def test_a_closed_scheduler_ends_the_wait(drain: Drain) -> None:
 
     asyncio.run(main())
     drain(scheduler)
+
+
+def test_leaving_before_the_permit_is_handed_out_ends_the_wait(drain: Drain) -> None:
+    scheduler = pronk.InferenceScheduler(1)
+
+    async def main() -> None:
+        # One with its permit already, and one that waits for it.
+        for free in (True, False):
+            permit = None if free else scheduler.acquire()
+            acquisition: Any = scheduler.acquire_async()
+            if permit is not None:
+                permit.detach()
+                next(acquisition.__aenter__())
+            else:
+                acquisition.__await__()
+            assert (scheduler.active_count, scheduler.waiting_count) == (1, 0 if free else 1)
+            await acquisition.__aexit__(None, None, None)
+            assert (scheduler.active_count, scheduler.waiting_count) == (0 if free else 1, 0)
+            with pytest.raises(RuntimeError, match="over"):
+                next(acquisition)
+            if permit is not None:
+                permit.release()
+
+    asyncio.run(main())
+    drain(scheduler)
+
+
+@pytest.mark.parametrize("kind", [LookupError, StopIteration])
+def test_an_error_that_ends_the_wait_while_it_is_made(kind: Any, drain: Drain) -> None:
+    scheduler = pronk.InferenceScheduler(1)
+
+    async def main() -> None:
+        permit, wait = await begin(scheduler)
+        next(wait)
+
+        class Ends(kind):  # type: ignore[misc]
+            def __init__(self) -> None:
+                wait.close()
+
+        with pytest.raises((LookupError, RuntimeError)):
+            wait.throw(Ends)
+        permit.release()
+
+    asyncio.run(main())
+    drain(scheduler)
+
+
+class _InterruptedLoop(asyncio.SelectorEventLoop):
+    """Where a signal handler raises as soon as a task is to be woken."""
+
+    due = False
+
+    def call_soon(self, *args: Any, **more: Any) -> asyncio.Handle:  # type: ignore[override]
+        if self.due:
+            self.due = False
+            raise KeyboardInterrupt
+        return super().call_soon(*args, **more)
+
+
+def test_what_is_raised_while_tasks_are_woken_is_not_lost(drain: Drain) -> None:
+    scheduler = pronk.InferenceScheduler(2)
+    loop = _InterruptedLoop()
+    got: list[int] = []
+
+    async def task(i: int) -> None:
+        async with scheduler.acquire_async():
+            got.append(i)
+
+    async def main() -> None:
+        permits = [await scheduler.acquire_async() for _ in range(2)]
+        tasks = [loop.create_task(task(i)) for i in range(2)]
+        await asyncio.sleep(0)
+        loop.due = True
+        with pytest.raises(KeyboardInterrupt):
+            permits[0].release()
+        assert permits[0].released
+        # Its future is set, but nobody was told: that is asyncio's. Others go on.
+        permits[1].release()
+        await tasks[1]
+        tasks[0].get_coro().close()
+
+    loop.run_until_complete(main())
+    loop.close()
+    assert got == [1]
+    drain(scheduler)
+
+
+def test_a_permit_and_a_text_when_the_first_wake_up_raises(drain: Drain) -> None:
+    # Both are delivered at once; the text stays for the next time.
+    model = ScriptedModel()
+    scheduler = pronk.InferenceScheduler(2, engine=model.engine, n_ctx=64)
+    loop = _InterruptedLoop()
+
+    async def wait_for_permit() -> None:
+        async with scheduler.acquire_async():
+            pass
+
+    async def main() -> None:
+        permits = [scheduler.acquire() for _ in range(2)]
+        for permit in permits:
+            permit.detach()
+        waiting = loop.create_task(wait_for_permit())
+        model.hold()
+        generation = permits[0].generate("abc", max_tokens=3)
+        texts = loop.create_task(_drain(generation))
+        await asyncio.sleep(0)
+        model.resume()
+        while not generation.done:
+            pass
+        loop.due = True
+        with pytest.raises(KeyboardInterrupt):
+            permits[1].release()
+        await texts
+        waiting.get_coro().close()
+        permits[0].release()
+
+    async def _drain(generation: pronk.Generation) -> None:
+        async for _ in generation:
+            pass
+
+    loop.run_until_complete(asyncio.wait_for(main(), 30))
+    loop.close()
+    drain(scheduler)
+    scheduler.close()

@@ -387,3 +387,20 @@ def test_run_within_a_running_loop(start: Start) -> None:
         return agent.run("?").text
 
     assert asyncio.run(main()) == "done"
+
+
+def test_an_end_of_iteration_out_of_a_callback_is_an_error(run: Run, start: Start) -> None:
+    def approve(_: pronk.AgentCall) -> bool:
+        raise StopAsyncIteration
+
+    @pronk.tool(needs_approval=True)
+    def buy() -> str:
+        return "bought"
+
+    agent = pronk.Agent(start(lambda _: call("buy")), tools=[buy], approve=approve)
+
+    async def main() -> None:
+        await agent.run_async("?")
+
+    with pytest.raises(RuntimeError, match="StopAsyncIteration"):
+        run(main)

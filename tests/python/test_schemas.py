@@ -466,3 +466,41 @@ def test_a_bad_tool_is_named(
 ) -> None:
     with pytest.raises(pronk.GrammarError, match=match):
         scheduler.chat(USER, tools=[tool({"type": "object"}, "fine"), tool(parameters)])
+
+
+def test_an_alternative_that_holds_itself_and_that_no_value_follows(
+    scheduler: pronk.InferenceScheduler,
+) -> None:
+    impossible = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/impossible"}},
+        "additionalProperties": False,
+        "minProperties": 2,
+    }
+    same = {"$ref": "#/$defs/impossible"}
+    schema = {"anyOf": [same, same, {"type": "null"}], "$defs": {"impossible": impossible}}
+    assert json.loads(answers(scheduler, schema)[0]) is None
+
+
+def test_schemas_after_one_that_no_value_follows(scheduler: pronk.InferenceScheduler) -> None:
+    # Each goes by a name of its own, although the first one is left out.
+    count = {"type": "integer", "minimum": 0}
+    left_out = {
+        "type": "object",
+        "properties": {"count": {"$ref": "#/$defs/count"}, "never": False},
+        "required": ["count", "never"],
+    }
+    chain = {
+        "type": "object",
+        "properties": {
+            "count": {"$ref": "#/$defs/count"},
+            "next": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/chain"}]},
+        },
+        "required": ["count", "next"],
+        "additionalProperties": False,
+    }
+    schema = {
+        "anyOf": [{"$ref": "#/$defs/left_out"}, {"$ref": "#/$defs/chain"}],
+        "$defs": {"count": count, "left_out": left_out, "chain": chain},
+    }
+    check(scheduler, schema, 40)
