@@ -30,8 +30,8 @@ struct Match {
   const llama_grammar_element* next = nullptr;
 };
 
-// Whether some character from `low` to `high` is in the set at `at`; a CHAR_NOT counts as its
-// opposite, since nobody asks it for more than one character except for what follows half of one.
+// Whether some character from `low` to `high` is in the set at `at`. Of a set of what may not come,
+// that is not said: one of them that may not is enough for none, as llama.cpp has it.
 Match match(const llama_grammar_element* at, std::uint32_t low, std::uint32_t high) {
   const bool positive = is_positive(at);
   bool found = false;
@@ -89,6 +89,11 @@ void GrammarWalk::spend(std::size_t work) {
 // From what is to come to the characters and tokens that it may begin with.
 llama_grammar_stacks GrammarWalk::advance(llama_grammar_stack stack) {
   llama_grammar_stacks result;
+  if (stack.empty() || stack.back()->type != LLAMA_GRETYPE_RULE_REF) {
+    spend(1);
+    result.push_back(std::move(stack));
+    return result;
+  }
   llama_grammar_stacks todo{std::move(stack)};
   std::set<llama_grammar_stack> seen;
   while (!todo.empty()) {
@@ -166,6 +171,7 @@ llama_grammar_candidates GrammarWalk::reject(const llama_grammar_stack& stack,
                                              const llama_grammar_candidates& candidates) {
   spend(1 + candidates.size() / kCandidatesPerStep);
   llama_grammar_candidates rejected, next;
+  rejected.reserve(candidates.size());
   const auto ended = [](const llama_grammar_candidate& each) { return *each.code_points == 0; };
   if (stack.empty() || is_token(*stack.back())) {
     for (const llama_grammar_candidate& each : candidates) {
@@ -176,6 +182,7 @@ llama_grammar_candidates GrammarWalk::reject(const llama_grammar_stack& stack,
     }
     return rejected;
   }
+  next.reserve(candidates.size());
   for (const llama_grammar_candidate& each : candidates) {
     if (ended(each)) {
       const bool half = each.partial_utf8.n_remain != 0;
