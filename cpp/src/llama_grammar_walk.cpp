@@ -10,7 +10,7 @@ namespace pronk::inline v0 {
 namespace {
 
 // A look at a candidate costs so much less than a step through the rules.
-constexpr std::size_t kCandidatesPerStep = 128;
+constexpr std::size_t kCandidatesPerStep = 512;
 // Copying a stack costs as much as a step from this length on.
 constexpr std::size_t kElementsPerStep = 16;
 

@@ -37,7 +37,7 @@ class GrammarWalk {
   void spend(std::size_t work);
 
   const llama_grammar_rules& rules_;
-  std::size_t left_ = std::size_t{1} << 24;  // of some hundred nanoseconds each
+  std::size_t left_ = std::size_t{1} << 22;  // of some hundred nanoseconds each
 };
 
 /// Whether the rules ask for a token by its number here.
