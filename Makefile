@@ -5,8 +5,8 @@
 #   VENV=DIR            put the environment there
 #   CONFIG="..."        options of the build: CONFIG="-C cmake.define.GGML_CUDA=ON"; the build tree
 #                       remembers them until `make clean`
-#   ARGS="..."          options of the demo, of pytest, of the benchmarks, of the fuzzer
-#   SANITIZE=thread     sanitizer of `make cpp`; also SANITIZE=address,undefined
+#   ARGS="..."          options of the demo, of pytest, of the benchmarks, of the fuzzer, of the soak
+#   SANITIZE=thread     sanitizer of `make cpp` and `make soak`; also SANITIZE=address,undefined
 #   VENDOR="..."        options of tools/vendor.py: VENDOR="--archive FILE"
 
 SHELL := /bin/sh
@@ -41,7 +41,7 @@ comma := ,
 core := build/core$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 cpp_files = $(shell find cpp tests examples -name "*.h" -o -name "*.cpp")
 
-.PHONY: help demo test test-packaging fuzz cpp lint style types format bench install vendor clean FORCE
+.PHONY: help demo test test-packaging fuzz soak soak-here cpp lint style types format bench install vendor clean FORCE
 
 help:
 	@echo 'make demo      set up, build, fetch the model, run agents on it'
@@ -50,6 +50,7 @@ help:
 	@echo '               build and test the distributions, and projects that embed pronk'
 	@echo 'make cpp       build and run the C++ tests of the core, see SANITIZE'
 	@echo 'make fuzz      try odd model files, grammars, templates, calls, ...: ARGS="--help"'
+	@echo 'make soak      work at random for a while, see SANITIZE: ARGS="--minutes 60"'
 	@echo 'make lint      check style and types (make style: what needs no build)'
 	@echo 'make format    put the style right'
 	@echo 'make bench     run the benchmarks'
@@ -67,6 +68,26 @@ test-packaging: install $(done)/packaging
 
 fuzz: install $(done)/test
 	PYTHONPATH=tests $(py) -m fuzz $(ARGS)
+
+# With a sanitizer, which has to see everything: in an environment and a build tree of its own, all of
+# llama.cpp included; needs GCC on Linux. Its library comes first, before Python, which stays as it is.
+sanitized := $(subst $(comma),-,$(SANITIZE))
+soak:
+	+$(MAKE) soak-here $(if $(SANITIZE),VENV=.venv-$(sanitized) \
+	  CONFIG="-C build-dir=build/python-$(sanitized) -C install.strip=false \
+	  -C cmake.define.PRONK_SANITIZE=$(SANITIZE)")
+
+library = $$($(CXX) -print-file-name=lib$1.so)
+# Blocks that were freed stay for a while; a short while, so that memory can be judged.
+options_address := ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=16:thread_local_quarantine_size_kb=64:malloc_context_size=6
+options_thread := TSAN_OPTIONS="suppressions=$(CURDIR)/tests/sanitizers/thread.txt ignore_noninstrumented_modules=1 exitcode=66"
+runtime_address := asan
+runtime_thread := tsan
+sanitizer_of := $(firstword $(subst $(comma), ,$(SANITIZE)))
+under_sanitizer = PYTHONMALLOC=malloc $(options_$(sanitizer_of)) UBSAN_OPTIONS=print_stacktrace=1 \
+  LD_PRELOAD="$(call library,$(runtime_$(sanitizer_of))) $(call library,stdc++)"
+soak-here: install $(done)/test
+	$(if $(SANITIZE),env $(under_sanitizer)) $(py) tests/soak.py $(ARGS)
 
 # The core by itself, without llama.cpp, Python or a model: quick to build, also with a sanitizer.
 cpp: $(done)/build

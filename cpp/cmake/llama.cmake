@@ -42,6 +42,11 @@ unset(CMAKE_CXX_STANDARD)
 # it.
 set_target_properties(llama PROPERTIES UNITY_BUILD_RELOCATABLE ON)
 
+# An assertion that fails is an exception where pronk can take one: it has to get through what is written in C.
+foreach(target ggml-base ggml-cpu)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:C,GNU,Clang,AppleClang>:-fexceptions>)
+endforeach()
+
 # See there. It does nothing for a CPU without AMX.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(ggml-cpu PRIVATE "SHELL:-include \"${CMAKE_CURRENT_LIST_DIR}/amx_gcc.h\"")

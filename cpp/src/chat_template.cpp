@@ -11,6 +11,7 @@
 #include "engine_impl.h"
 #include "log.h"
 #include "pronk/error.h"
+#include "template_limits.h"
 #include "utf8.h"
 
 namespace pronk::inline v0 {
@@ -21,10 +22,14 @@ constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxBrackets = std::size_t{1} << 16;
 // Operators nest without brackets, within one tag.
 constexpr std::size_t kMaxTagBytes = std::size_t{1} << 15;
-// Parsing and rendering recurse with the nesting of the template, which its brackets bound, and a
-// few macros with that of the tools' schemas.
+// Parsing and rendering recurse with the nesting of the template, which its brackets bound, and
+// macros with what they are called with, as the nesting of the tools' schemas.
 constexpr std::size_t kBaseStack = std::size_t{64} << 20;
 constexpr std::size_t kStackPerBracket = std::size_t{4} << 10;
+// Of the stack, what the functions of the interpreter need that are no steps.
+constexpr std::size_t kLeafStack = kBaseStack / 2;
+// Of a few seconds; a message takes some hundred.
+constexpr std::uint64_t kMaxSteps = 2'000'000;
 constexpr std::size_t kMaxRecent = 8;
 
 std::size_t stack_for(const std::string& source) {
@@ -103,7 +108,11 @@ ChatTemplate::ChatTemplate(const std::string& source, const std::string& bos,
 
 void ChatTemplate::on_stack(const std::function<void()>& function) const {
   try {
-    run_on_big_stack(stack_, function);
+    run_on_big_stack(stack_, [&] {
+      const TemplateLimits limits(stack_ - kLeafStack, kMaxSteps);
+      function();
+      limits.check();
+    });
   } catch (const Error&) {
     throw;
   } catch (const std::bad_alloc&) {

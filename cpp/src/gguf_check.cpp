@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "gguf_divisors.h"
 #include "gguf_file.h"
 #include "gguf_metadata.h"
 
@@ -78,6 +79,22 @@ std::uint64_t read_alignment(const GgufFile& file, const GgufMetadata& metadata)
   return alignment;
 }
 
+/// Added to, multiplied with or moved over what is f32, and no matrix to multiply by: the CPU
+/// aborts on other types. llama.cpp's converter writes them so.
+bool is_operand(const std::string& name) {
+  return !name.ends_with(".weight") || name.ends_with("_norm.weight") ||
+         name.find(".ssm_conv1d") != std::string::npos ||
+         name.find(".shortconv.conv.") != std::string::npos;
+}
+
+/// Whole numbers, of which llama.cpp knows tables only, and doubles: to multiply by them is a call
+/// through a null pointer.
+bool is_no_weight(std::uint32_t type, const std::string& name) {
+  constexpr std::uint32_t kFirst = 24, kLast = 28;  // i8, i16, i32, i64, f64
+  const bool table = name.find("tid2eid") != std::string::npos || name == "d2t";
+  return type >= kFirst && type <= kLast && !table;
+}
+
 /// Bytes of the tensor whose dimensions and type come next.
 std::uint64_t read_tensor_bytes(GgufFile& file, const std::string& name, TensorLayoutOf layout_of) {
   const auto n_dims = file.value<std::uint32_t>("a tensor's number of dimensions");
@@ -113,11 +130,11 @@ std::uint64_t read_tensor_bytes(GgufFile& file, const std::string& name, TensorL
     file.fail("got rows of " + std::to_string(row) + " elements in tensor '" + name +
               "', expected a multiple of " + std::to_string(block) + ", the file is damaged");
   }
-  // Norms and biases are multiplied with and added to what is f32: the CPU aborts on other types.
-  if ((n_dims == 1 || name.ends_with("_norm.weight")) &&
-      (block > 1 || layout.bytes < sizeof(float))) {
-    file.fail("got type " + std::to_string(type) + " for tensor '" + name +
-              "', expected f32 for one of its kind, convert the model again");
+  const bool operand = n_dims == 1 || is_operand(name);
+  if (is_no_weight(type, name) || (operand && (block > 1 || layout.bytes < sizeof(float)))) {
+    file.fail("got type " + std::to_string(type) + " for tensor '" + name + "', expected " +
+              (operand ? "f32" : "a type of weights") +
+              " for one of its kind, convert the model again");
   }
   const std::uint64_t blocks = elements / block;
   if (blocks > file.size() / layout.bytes) {
@@ -172,6 +189,7 @@ GgufSummary check_gguf(const std::string& path, TensorLayoutOf layout_of) {
   const std::uint64_t alignment = read_alignment(file, metadata);
   check_tensors(file, summary.n_tensors, alignment, layout_of);
   check_gguf_values(file, metadata);
+  check_gguf_divisors(file, metadata);
 
   summary.architecture = metadata.text("general.architecture");
   summary.has_tokenizer = metadata.find("tokenizer.ggml.model") != nullptr;

@@ -226,6 +226,13 @@ void check_gguf_values(const GgufFile& file, const GgufMetadata& metadata) {
     if (rotated && (std::fmod(*rotated, 2) != 0 || (*rotated == 0 && !may_be_none)))
       refuse(name.c_str(), *rotated, "an even number from 2 on");
   }
+  // Of positions in several dimensions, one at least has a part of the rotation.
+  constexpr std::string_view several[] = {"qwen2vl", "paddleocr", "qwen3vl", "qwen3vlmoe",
+                                          "qwen35",  "qwen35moe", "qwen4exp"};
+  if (std::find(std::begin(several), std::end(several), arch) != std::end(several) &&
+      !(get("rope.dimension_sections").value_or(0) > 0)) {
+    refuse("rope.dimension_sections", 0, "the parts of the rotation");
+  }
   if (const auto inner = get("ssm.inner_size"); inner && arch == "jamba" && *inner != 2 * n_embd) {
     refuse("ssm.inner_size", *inner, show(2 * n_embd) + ", twice embedding_length");
   }

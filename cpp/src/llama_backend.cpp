@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "llama.h"
+#include "llama_asserts.h"
 #include "llama_context_params.h"
 #include "llama_devices.h"
 #include "llama_log.h"
@@ -142,6 +143,7 @@ void LlamaBackend::open(llama_context_params params) {
   params.abort_callback_data = &abort_;
   const LogCapture log;
   try {
+    const AssertsThrow guard;
     context_ = llama_init_from_model(model_.get(), params);
   } catch (const std::bad_alloc&) {
     throw InsufficientMemoryError("context: got too little memory for n_ctx " +

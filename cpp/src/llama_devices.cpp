@@ -2,30 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
 
 #include "host_memory.h"
 #include "llama.h"
+#include "llama_asserts.h"
 #include "llama_log.h"
-
-#if !defined(_WIN32)
-#include <unistd.h>
-#endif
 
 namespace pronk::inline v0 {
 namespace {
-
-#if !defined(_WIN32)
-
-/// Instead of ggml's own, which starts gdb.
-void on_abort(const char* message) {
-  constexpr std::string_view prefix = "pronk: llama.cpp ends the process: ";
-  for (const std::string_view part : {prefix, std::string_view(message), std::string_view("\n")}) {
-    if (write(STDERR_FILENO, part.data(), part.size()) < 0) return;
-  }
-}
-
-#endif
 
 const char* kind_of(ggml_backend_dev_t device) {
   switch (ggml_backend_dev_type(device)) {
@@ -52,9 +36,7 @@ bool same_device(ggml_backend_dev_t a, ggml_backend_dev_t b) {
 /// device says why here, and nowhere else.
 std::string start() {
   install_log_hook();
-#if !defined(_WIN32)
-  ggml_set_abort_callback(on_abort);
-#endif
+  install_abort_hook();
   const LogCapture log;
   llama_backend_init();
   ggml_backend_dev_count();  // the first use of the backends

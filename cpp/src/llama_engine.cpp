@@ -12,6 +12,7 @@
 #include "gguf_check.h"
 #include "host_memory.h"
 #include "llama.h"
+#include "llama_asserts.h"
 #include "llama_backend.h"
 #include "llama_devices.h"
 #include "llama_log.h"
@@ -181,6 +182,7 @@ std::shared_ptr<llama_model> load_without_weights(const ModelInfo& info,
     overrides[1].val_i64 = info.n_vocab;
     params.kv_overrides = overrides;
   }
+  const AssertsThrow guard;
   llama_model* model = llama_model_load_from_file(info.path.c_str(), params);
   return model != nullptr ? share(model) : nullptr;
 }
@@ -198,6 +200,7 @@ std::shared_ptr<llama_model> load_model(const std::string& path, const LoadOptio
   const LogCapture log;
   llama_model* model = nullptr;
   try {
+    const AssertsThrow guard;
     model = llama_model_load_from_file(path.c_str(), params);
   } catch (const std::bad_alloc&) {
     throw InsufficientMemoryError(

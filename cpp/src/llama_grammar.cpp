@@ -12,6 +12,7 @@
 #include "grammar_scan.h"
 #include "grammar_vocabulary.h"
 #include "inner_tokens.h"
+#include "llama_grammar_walk.h"
 #include "pronk/error.h"
 #include "src/llama-grammar.h"
 
@@ -19,8 +20,6 @@ namespace pronk::inline v0 {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-// Readings of a text that a grammar may leave open at once.
-constexpr std::size_t kMaxStacks = 4096;
 // Parts in a row that may all be left out: the machine tries every way through them, again for each
 // character of a token. In grammars of schemas what can be left out begins differently each time,
 // so that a character leaves one way open.
@@ -36,15 +35,6 @@ constexpr std::uint32_t kBegin = 1;
 [[noreturn]] void refuse(const std::string& got, const std::string& expected,
                          const std::string& advice) {
   throw GrammarError("grammar: got " + got + ", expected " + expected + ", " + advice);
-}
-
-bool is_token(const llama_grammar_element& element) {
-  return element.type == LLAMA_GRETYPE_TOKEN || element.type == LLAMA_GRETYPE_TOKEN_NOT;
-}
-
-bool matches(const llama_grammar_element& element, Token token) {
-  const bool same = element.value == static_cast<std::uint32_t>(token);
-  return element.type == LLAMA_GRETYPE_TOKEN ? same : !same;
 }
 
 // The first line of what the parser says, without the rest of the grammar that it quotes.
@@ -149,7 +139,7 @@ class LlamaGrammar final : public Grammar {
                  {},
                  {}} {
     grammar_.stacks = {{grammar_.rules.back().data()}};
-    llama_grammar_accept(&grammar_, kBegin);
+    grammar_.stacks = GrammarWalk(grammar_.rules).after(grammar_.stacks, kBegin);
     if (grammar_.stacks.empty()) {
       refuse("rules that no text can follow", "at least one text", "rewrite them");
     }
@@ -221,7 +211,11 @@ class LlamaGrammar final : public Grammar {
     if (by_number) return accept_by_number(token, piece);
     std::vector<std::uint32_t> storage;
     const llama_grammar_candidate each = candidate(0, token, piece, &storage);
-    for (const std::uint32_t* at = each.code_points; *at != 0; ++at) follow(*at);
+    GrammarWalk walk(grammar_.rules);
+    for (const std::uint32_t* at = each.code_points; *at != 0; ++at) {
+      grammar_.stacks = walk.after(grammar_.stacks, *at);
+      check_stacks();
+    }
     grammar_.partial_utf8 = each.partial_utf8;
   }
 
@@ -285,7 +279,7 @@ class LlamaGrammar final : public Grammar {
   // A token that has no text can only be asked for by its number.
   bool allows_by_number(Token token) const {
     return std::any_of(grammar_.stacks.begin(), grammar_.stacks.end(), [&](const auto& stack) {
-      return !stack.empty() && is_token(*stack.back()) && matches(*stack.back(), token);
+      return !stack.empty() && is_token(*stack.back()) && matches_token(*stack.back(), token);
     });
   }
 
@@ -316,10 +310,7 @@ class LlamaGrammar final : public Grammar {
     for (const llama_grammar_candidate& each : candidates) {
       (each.partial_utf8.n_remain < 0 ? rejected : rest).push_back(each);
     }
-    for (const llama_grammar_stack& stack : grammar_.stacks) {
-      if (rest.empty()) break;
-      rest = llama_grammar_reject_candidates_for_stack(grammar_.rules, stack, rest);
-    }
+    rest = GrammarWalk(grammar_.rules).reject(grammar_.stacks, std::move(rest));
     rejected.insert(rejected.end(), rest.begin(), rest.end());
     return rejected;
   }
@@ -328,6 +319,7 @@ class LlamaGrammar final : public Grammar {
   std::string forced_text() {
     const llama_grammar_stacks stacks = grammar_.stacks;
     std::string text;
+    GrammarWalk walk(grammar_.rules);
     while (text.size() < kMaxForcedBytes) {
       std::uint32_t code_point = 0;
       for (const llama_grammar_stack& stack : grammar_.stacks) {
@@ -338,8 +330,8 @@ class LlamaGrammar final : public Grammar {
         }
         code_point = next;
       }
-      llama_grammar_accept(&grammar_, code_point);
-      if (grammar_.stacks.empty() || grammar_.stacks.size() > kMaxStacks) break;
+      grammar_.stacks = walk.after(grammar_.stacks, code_point);
+      if (grammar_.stacks.empty()) break;
       append_utf8(code_point, text);
     }
     grammar_.stacks = stacks;
@@ -354,20 +346,10 @@ class LlamaGrammar final : public Grammar {
     return several ? 0 : element->value;
   }
 
-  void follow(std::uint32_t code_point) {
-    llama_grammar_accept(&grammar_, code_point);
-    check_stacks();
-  }
-
   void check_stacks() const {
     if (grammar_.stacks.empty()) {
       refuse("a text that it does not admit", "one that it does",
              "report this, it should not happen");
-    }
-    if (grammar_.stacks.size() > kMaxStacks) {
-      refuse("rules that allow more than " + std::to_string(kMaxStacks) +
-                 " readings of the text at once",
-             "fewer", "make them less ambiguous");
     }
   }
 
@@ -376,11 +358,13 @@ class LlamaGrammar final : public Grammar {
       std::erase_if(grammar_.stacks,
                     [](const auto& stack) { return stack.empty() || !is_token(*stack.back()); });
     }
-    try {
-      llama_grammar_accept_token(grammar_, token, vocabulary_->text(piece));
-    } catch (const std::runtime_error&) {
-      // The check of the stacks says what it is.
-    }
+    std::vector<std::uint32_t> storage;
+    const llama_grammar_candidate each = candidate(0, token, piece, &storage);
+    std::size_t n = 0;
+    while (each.code_points[n] != 0) ++n;
+    grammar_.stacks =
+        GrammarWalk(grammar_.rules).after(grammar_.stacks, token, {each.code_points, n});
+    grammar_.partial_utf8 = each.partial_utf8;
     check_stacks();
   }
 
@@ -395,9 +379,10 @@ class LlamaGrammar final : public Grammar {
         return false;
       }
     }
+    GrammarWalk walk(grammar_.rules);
     for (const std::uint32_t code_point : code_points) {
-      llama_grammar_accept(&grammar_, code_point);
-      if (grammar_.stacks.empty() || grammar_.stacks.size() > kMaxStacks) {
+      grammar_.stacks = walk.after(grammar_.stacks, code_point);
+      if (grammar_.stacks.empty()) {
         grammar_.stacks = stacks;
         return false;
       }

@@ -7,6 +7,7 @@
 
 #include "ggml-backend.h"
 #include "host_memory.h"
+#include "llama_asserts.h"
 #include "llama_context_params.h"
 #include "llama_log.h"
 #include "llama_model_info.h"
@@ -253,6 +254,7 @@ std::vector<DeviceMemory> LlamaMemory::try_out(const ModelInfo& info,
   const LogAsDebug quiet;
   std::string reason;
   try {
+    const AssertsThrow guard;
     const std::unique_ptr<llama_context, decltype(&llama_free)> context(
         llama_init_from_model(copy_.get(), params), &llama_free);
     if (context) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "big_stack.h"
+#include "llama_asserts.h"
 #include "pronk/error.h"
 
 namespace pronk::inline v0 {
@@ -109,6 +110,7 @@ std::vector<Token> LlamaTokenizer::call(std::string_view text, bool add_special,
   std::vector<Token> tokens(guess);
   std::int32_t n = 0;
   try {
+    const AssertsThrow guard;
     for (int pass = 0; pass < 2; ++pass) {
       n = llama_tokenize(vocab_, text.data(), static_cast<std::int32_t>(text.size()), tokens.data(),
                          static_cast<std::int32_t>(tokens.size()), add_special, parse_special);
@@ -142,6 +144,7 @@ std::vector<Token> LlamaTokenizer::call(std::string_view text, bool add_special,
 void LlamaTokenizer::append_piece(Token token, bool special, std::string& out) const {
   char piece[128];
   try {
+    const AssertsThrow guard;
     const std::int32_t n = llama_token_to_piece(vocab_, token, piece, sizeof(piece), 0, special);
     if (n >= 0) {
       out.append(piece, static_cast<std::size_t>(n));

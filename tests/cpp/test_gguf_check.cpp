@@ -20,7 +20,7 @@ namespace {
 using gguf::Builder;
 using gguf::TempFile;
 
-/// float, half, and one quantised type.
+/// float, half, one quantised type, and whole numbers.
 pronk::TensorLayout layout_of(std::uint32_t type) {
   switch (type) {
     case 0:
@@ -29,6 +29,8 @@ pronk::TensorLayout layout_of(std::uint32_t type) {
       return {1, 2};
     case 2:
       return {32, 18};
+    case 26:
+      return {1, 4};
     default:
       return {};
   }
@@ -225,17 +227,35 @@ TEST(gguf_check_refuses_what_llama_cpp_would_abort_on) {
   named.texts("tokenizer.ggml.tokens", {"[EMPTY_1]", ""});
   check_refused(named.bytes(), "twice");
   for (const std::uint32_t type : {1u, 2u}) {
-    const auto one_row = [&](std::vector<std::uint64_t> dims) {
+    const auto row = [&](const std::string& name, std::vector<std::uint64_t> dims) {
       return with([&](Builder& b) {
-        b.tensor("n", dims, type, b.data_size(), std::string(type == 1 ? 64 : 18, '\0'));
+        b.tensor(name, dims, type, b.data_size(), std::string(type == 1 ? 64 : 18, '\0'));
       });
     };
-    check_refused(one_row({32}), "tensor 'n'");
-    inspect(one_row({32, 1}));  // a matrix
+    check_refused(row("n.weight", {32}), "tensor 'n.weight'");
+    inspect(row("n.weight", {32, 1}));  // a matrix
+    for (const char* name : {"blk.0.a.bias", "blk.0.ssm_a", "blk.0.ssm_conv1d.weight",
+                             "blk.0.ssm_conv1d_q.weight", "blk.0.shortconv.conv.weight"}) {
+      check_refused(row(name, {32, 1}), "expected f32");
+    }
   }
   for (const std::uint32_t n : {0u, 7u}) {
     check_refused(with([&](Builder& b) { b.number("llama.rope.dimension_count_swa", n); }),
                   "an even number from 2 on");
+  }
+  const auto whole = [](const std::string& name) {
+    return with(
+        [&](Builder& b) { b.tensor(name, {8, 2}, 26, b.data_size(), std::string(64, '\0')); });
+  };
+  check_refused(whole("blk.9.ffn_up.weight"), "expected a type of weights");
+  check_refused(whole("blk.9.attn_norm.weight"), "expected f32");
+  inspect(whole("blk.9.ffn_gate_tid2eid.weight"));
+  for (const char* arch : {"qwen2vl", "paddleocr"}) {
+    Builder file;
+    file.text("general.architecture", arch);
+    check_refused(file.bytes(), "dimension_sections");
+    file.integers(std::string(arch) + ".rope.dimension_sections", {0, 0, 0, 0});
+    check_refused(file.bytes(), "dimension_sections");
   }
   check_refused(with([](Builder& b) {
                   b.number("llama.attention.sliding_window", 16);
@@ -251,6 +271,36 @@ TEST(gguf_check_refuses_what_llama_cpp_would_abort_on) {
 }
 
 // llama.cpp would look for ever for the token that a text begins with.
+// Each ends the process with SIGFPE where it is let through.
+TEST(gguf_check_refuses_what_llama_cpp_would_divide_by) {
+  const auto file_of = [](const std::string& arch, const std::string& key, std::uint32_t value) {
+    Builder file;
+    file.text("general.architecture", arch);
+    file.number(arch + ".embedding_length", 32);
+    if (!key.empty()) file.number(arch + "." + key, value);
+    return file.bytes();
+  };
+  for (const char* key : {"ssm.inner_size", "ssm.time_step_rank", "ssm.group_count",
+                          "wkv.head_size", "full_attention_interval"}) {
+    check_refused(file_of("mamba2", key, 0), std::string(key) + " = 0");
+    inspect(file_of("mamba2", key, 1));
+  }
+  inspect(file_of("plamo2", "ssm.group_count", 0));
+  for (const char* arch : {"gemma2", "gemma3", "olmo2", "phimoe", "deepseek2-ocr"}) {
+    check_refused(file_of(arch, "attention.head_count", 0), "head_count = 0");
+    check_refused(file_of(arch, "", 0), "head_count = 0, or none");
+    inspect(file_of(arch, "attention.head_count", 4));
+  }
+  inspect(file_of("mamba", "attention.head_count", 0));
+  Builder keys;
+  keys.text("general.architecture", "llama");
+  keys.number("llama.attention.head_count", 4);
+  keys.number("llama.attention.head_count_kv", 0);
+  check_refused(keys.bytes(), "head_count_kv = 0");
+  check_refused(file_of("qwen3next", "", 0), "expert_feed_forward_length");
+  inspect(file_of("qwen3next", "expert_feed_forward_length", 8));
+}
+
 TEST(gguf_check_refuses_what_tokenizes_without_end) {
   const auto rwkv = [](const std::vector<std::string>& tokens) {
     Builder file;

@@ -107,3 +107,29 @@ TEST(grammar_trigger_is_not_looked_for_without_end) {
   CHECK(by_pattern->allows('!'));
   CHECK(!by_word->allows('!'));
 }
+
+// llama.cpp has no bound, and tells readings apart by comparing each with all others.
+TEST(grammar_readings_are_counted_while_they_are_followed) {
+  const Rig rig;
+  std::string gbnf = "root ::= e\ne ::= \"a\"";
+  for (int i = 0; i < 500; ++i) gbnf += " | \"a\" e \"" + std::to_string(i) + "\"";
+  const auto grammar = rig.make(gbnf);
+  CHECK_THROWS(GrammarError, grammar->accept('a'));
+  // As many ways that come to the same are one.
+  std::string same = "root ::= e\ne ::= \"b\"";
+  for (int i = 0; i < 500; ++i) same += " | \"a\" e";
+  const auto harmless = rig.make(same);
+  say(*harmless, "aaab");
+  CHECK(harmless->finished());
+}
+
+TEST(grammar_follows_tokens_by_number_and_by_text) {
+  const Rig rig;
+  const auto grammar = rig.make("root ::= (<[120]> | \"x\" [0-9] | !<[121]> \"z\") \"!\"");
+  say(*grammar, "x");
+  CHECK(grammar->allows('!'));
+  CHECK(grammar->allows('7'));
+  CHECK(grammar->allows('z'));
+  say(*grammar, "z!");
+  CHECK(grammar->finished());
+}

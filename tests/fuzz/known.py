@@ -16,30 +16,15 @@ class Known(NamedTuple):
     reason: str
 
 
-_ASSERTS = (
-    "the numbers of a model do not fit its tensors in a way that only llama.cpp's graph for that "
-    "architecture knows: load(probe=True) tries it first"
-)
 KNOWN: tuple[Known, ...] = (
-    # Of the graph of an architecture, and of the operations in it.
-    Known("model", "died", r"ends the process: .*/src/models/[\w-]+\.cpp:", _ASSERTS),
-    Known("model", "died", r"ends the process: .*/ggml/src/ggml(-cpu/[\w-]+)?\.c(pp)?:", _ASSERTS),
-    # Hundreds of alternatives that come back to their own rule: llama.cpp compares every reading
-    # of the text with every other before pronk can count them. Only that generation waits.
+    # Of the operations of a graph: those that a step computes, when it computes them.
     Known(
-        "grammar",
-        "raised",
-        r"a generation did not end within",
-        "a rule of very many alternatives that come back to it takes time with a power of them",
-    ),
-    Known(
-        "template",
+        "model",
         "died",
-        r"^SIGSEGV",
-        "a chat template is a program: a macro that calls itself without end takes the stack",
+        r"ends the process: .*/ggml/src/ggml-cpu/[\w-]+\.c(pp)?:",
+        "the numbers of a model do not fit its tensors in a way that shows in a step only: "
+        "load(probe=True) tries one first",
     ),
-    # A model without heads, of an architecture that divides by their number.
-    Known("model", "died", r"^SIGFPE", _ASSERTS),
 )
 
 

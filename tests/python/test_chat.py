@@ -421,6 +421,54 @@ def test_operators_nest_as_deep_as_a_tag_is_long(model: ScriptedModel, tag: str)
     assert model.engine.render_chat(USER, chat_template=tag) in {"16001", "1"}
 
 
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "too deeply"),
+        ("{% macro m(n) %}{{ m(n + 1) }}{{ m(n + 1) }}{% endmacro %}{{ m(1) }}", "too deeply"),
+        (
+            "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}",
+            "too deeply",
+        ),
+        # 2 to the power of 60 calls, none of them deep.
+        (
+            "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}"
+            "{{ m(60) }}",
+            "steps",
+        ),
+        (
+            "{% for a in range(10000) %}{% for b in range(10000) %}{{ '' }}"
+            "{% endfor %}{% endfor %}",
+            "steps",
+        ),
+    ],
+)
+def test_a_template_without_end_is_refused(
+    scheduler: pronk.InferenceScheduler, source: str, reason: str
+) -> None:
+    with pytest.raises(pronk.InvalidArgumentError, match=f"chat_template: .*{reason}"):
+        scheduler.chat(USER, chat_template=source)
+    # In a branch that this chat does not take, it is as good as any other.
+    unused = "{% if messages[0].role == 'robot' %}" + source + "{% endif %}x"
+    engine = scheduler.engine
+    assert engine is not None
+    assert engine.render_chat(USER, chat_template=unused) == "x"
+
+
+def test_a_macro_may_call_itself(model: ScriptedModel) -> None:
+    source = "{% macro m(n) %}{% if n %}{{ n }} {{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(500) }}"
+    text = model.engine.render_chat(USER, chat_template=source)
+    assert text.split() == [str(n) for n in range(500, 0, -1)]
+
+
+def test_a_long_chat_is_within_the_steps_of_a_template(model: ScriptedModel) -> None:
+    from tiny_models.chat_template import CHAT_TEMPLATE
+
+    chat = [*USER, {"role": "assistant", "content": "Yes."}] * 2000 + USER
+    text = model.engine.render_chat(chat, chat_template=CHAT_TEMPLATE)
+    assert text.count("Yes.") == 2000
+
+
 def test_a_tool_choice_of_the_wrong_type(scheduler: pronk.InferenceScheduler) -> None:
     for choice in ([], ("a",), 3):
         with pytest.raises(pronk.InvalidTypeError, match="tool_choice"):

@@ -509,3 +509,24 @@ def test_a_token_too_long_to_follow_is_not_allowed() -> None:
                 "Q", grammar='root ::= [abé]{1,600} "!"', logit_bias={bias: 100.0}, max_tokens=3
             ).result(60)
             assert (bias in done.tokens) == allowed
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        # Each character leaves hundreds of times as many ways open.
+        "root ::= e\ne ::= " + " | ".join(['"a"', *(f'"a" e "{i}"' for i in range(500))]),
+        # So does each of a token that fits nowhere.
+        'root ::= e\ne ::= "a" | "a" e "b"? | "a" e "c"? | "a" e "d"?',
+    ],
+)
+def test_ways_through_a_grammar_are_counted(grammar: str) -> None:
+    # Each way was tried, one after the other, while all others waited.
+    pieces = [*(bytes([byte]) for byte in range(256)), "a" * 40, "a" * 40 + "!"]
+    model = ScriptedModel(pieces=pieces)
+    with pronk.InferenceScheduler(2, engine=model.engine, n_ctx=256) as scheduler:
+        bad = scheduler.generate("Q", grammar=grammar, logit_bias={ord("a"): 50.0, 257: 60.0})
+        other = scheduler.generate("Other", temperature=0, max_tokens=30)
+        with pytest.raises(pronk.GrammarError, match="ambiguous"):
+            bad.result(60)
+        assert other.result(60).text == model.expected_text("Other", 30)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import os
 import re
-import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Child
+from fixtures_models import Tiny
+from tiny_models import tiny_model
 
 import pronk
 from pronk.testing import ScriptedModel
@@ -23,7 +25,7 @@ GUARDS = Path(__file__).parents[1] / "GUARDS.md"
 # or does without.
 NEVER_CALLED = [
     r"llama_memory_seq_(add|div|keep)\(",  # aborts where positions cannot be shifted
-    r"llama_sampler_\w+\(",  # aborts on a row without logits, and on foreign samplers
+    r"llama_(set_)?sampler(_\w+)?\(",  # aborts on a row without logits, and on foreign samplers
     r"common_sampler_\w+\(",
     r"llama_perf_sampler\w*\(",
     r"llama_token_is_unused\w*\(",
@@ -130,17 +132,65 @@ def test_nonsense_in_a_logit_bias_is_refused_by_name(
             scheduler.generate("abc", max_tokens=1, logit_bias=bias)
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGABRT") or os.name != "posix", reason="needs POSIX")
-def test_an_abort_says_what_it_was(tmp_path: Path) -> None:
-    """llama.cpp's own hook would start gdb; ours writes one line, and the process ends."""
-    # Which file makes llama.cpp abort is known to test_probe.
-    from test_probe import aborting_model, run_python
+def asserting_model(folder: Path, where: str) -> Path:
+    """A file that passes our checks and trips over an assertion of llama.cpp."""
+    sys.path.append(str(GUARDS.parent))
+    from fuzz import gguf_file
 
-    path = aborting_model(tmp_path)
-    done = run_python("import pronk, sys; pronk.InferenceEngine.load(sys.argv[1])", path)
-    assert done.returncode == -signal.SIGABRT
-    assert "pronk: llama.cpp ends the process: " in done.stderr
-    assert "GGML_ASSERT" in done.stderr
+    file = gguf_file.read(tiny_model("plain", folder).read_bytes())
+    if where == "load":
+        # An architecture that asserts that it has experts.
+        file.set("general.architecture", gguf_file.STRING, b"llada-moe")
+        file.set("llama.expert_feed_forward_length", 4, 96)
+        for pair in file.pairs:
+            if pair.key.startswith(b"llama."):
+                pair.key = b"llada-moe." + pair.key.removeprefix(b"llama.")
+    else:
+        # Values of another size than keys, of which this architecture's graph knows nothing.
+        file.set("llama.attention.value_length", 4, 32)
+        for tensor in file.tensors:
+            if tensor.name.endswith(b"attn_v.weight"):
+                tensor.dims[1] //= 2
+                tensor.data = tensor.data[: len(tensor.data) // 2]
+    path = folder / f"asserts-{where}.gguf"
+    path.write_bytes(gguf_file.write(file))
+    return path
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs the unwinding of POSIX systems")
+def test_an_assertion_is_an_error_where_nothing_is_computed(
+    tmp_path: Path, tiny_plain: Path, child: Child
+) -> None:
+    child(
+        """
+        import sys
+        import pronk
+
+        for _ in range(5):
+            try:
+                pronk.InferenceEngine.load(sys.argv[1])
+            except pronk.ModelLoadError as error:
+                assert "GGML_ASSERT" in str(error), error
+            else:
+                raise AssertionError("loaded")
+            engine = pronk.InferenceEngine.load(sys.argv[2])
+            for layout in ("batched", "isolated"):
+                with pronk.InferenceScheduler(2) as scheduler:
+                    try:
+                        scheduler.init_pool(engine, n_ctx=64, layout=layout)
+                    except pronk.BackendError as error:
+                        assert "GGML_ASSERT" in str(error), error
+                    else:
+                        raise AssertionError("a pool was made")
+        # All is as it was.
+        engine = pronk.InferenceEngine.load(sys.argv[3])
+        with pronk.InferenceScheduler(2, engine=engine, n_ctx=64) as scheduler:
+            assert len(scheduler.generate("x", max_tokens=4, ignore_eos=True).result().tokens) == 4
+        """,
+        asserting_model(tmp_path, "load"),
+        asserting_model(tmp_path, "context"),
+        tiny_plain,
+    )
 
 
 def test_a_consumer_that_never_reads_holds_no_more_than_its_context() -> None:
@@ -160,7 +210,8 @@ def test_a_consumer_that_never_reads_holds_no_more_than_its_context() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
-def test_allocation_fails_at_every_stage(tiny_plain: Path, child: Child) -> None:
+@pytest.mark.parametrize("kind", ["plain", "recurrent"])
+def test_allocation_fails_at_every_stage(tiny: Tiny, kind: str, child: Child) -> None:
     """A limit of address space, raised step by step until all works: an error each time before."""
     finished = child(
         """
@@ -193,7 +244,7 @@ def test_allocation_fails_at_every_stage(tiny_plain: Path, child: Child) -> None
         attempt()
         print(*outcomes)
         """,
-        tiny_plain,
+        tiny(kind),  # type: ignore[arg-type]
     )
     outcomes = finished.stdout.split()
     assert "ok" in outcomes
