@@ -13,7 +13,6 @@ import platform
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -47,11 +46,7 @@ def measure(model: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Make a pool in this process, let it work. Returns bytes by column, and what it was."""
     engine = pronk.InferenceEngine.load(model)
     options = {"n_threads": 1, **options}
-    seconds = []
-    for _ in range(2):
-        begin = time.perf_counter()
-        estimate = engine.estimate_memory(N_CTX, PERMITS, **options)
-        seconds.append(time.perf_counter() - begin)
+    estimate = engine.estimate_memory(N_CTX, PERMITS, **options)
     foretold = _cpu(estimate.devices)
     dirty_before, space_before = _dirty(), _address_space()
     with pronk.InferenceScheduler(PERMITS) as scheduler:
@@ -73,7 +68,6 @@ def measure(model: Path, options: dict[str, Any]) -> dict[str, Any]:
         "dirty after work": dirty_worked - dirty_before,
         "address space taken": space_made - space_before,
         "was": {"kv": real.kv, "compute": real.compute, "other": real.other, "pool": real.pool},
-        "seconds": seconds,
         "layout": estimate.kv,
         "sequences": estimate.max_concurrent + estimate.n_cached,
     }
@@ -100,15 +94,9 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines += [
         "",
         f"The work was {PERMITS} prompts of {PROMPT} tokens: buffers and tables become dirty as "
-        f"far as they are used. The first estimate",
-        f"of a process took {_most(rows, 0)} ms at most, a part of which is loading the copy of "
-        f"the model, the same one again {_most(rows, 1)} ms.",
+        "far as they are used.",
     ]
     return "\n".join(lines)
-
-
-def _most(rows: list[dict[str, Any]], index: int) -> str:
-    return f"{1000 * max(row['seconds'][index] for row in rows):.0f}"
 
 
 def _cpu(devices: Sequence[pronk.DeviceMemory]) -> pronk.DeviceMemory:
