@@ -125,13 +125,14 @@ $(addprefix $(done)/,build test packaging bench lint): $(done)/%: pyproject.toml
 	$(py) -m pip install --quiet --group $*
 	@touch $@
 
-# Compiled for this CPU, but for AMX, of which cpp/cmake/llama.cmake says why. Not from pip's cache,
-# where a build for another machine may lie.
+# Compiled for this CPU, but for AMX, of which cpp/cmake/llama.cmake says why; without what reads
+# images. Not from pip's cache, where a build for another machine may lie.
 peer_flags := -march=native -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
 $(done)/peers: pyproject.toml | $(venv)
-	@if $${CXX:-c++} $(peer_flags) -E -x c++ /dev/null >/dev/null 2>&1; then \
+	@export CMAKE_ARGS="$$CMAKE_ARGS -DLLAVA_BUILD=OFF"; \
+	if $${CXX:-c++} $(peer_flags) -E -x c++ /dev/null >/dev/null 2>&1; then \
 	  CMAKE_ARGS="$$CMAKE_ARGS -DGGML_NATIVE=OFF -DCMAKE_C_FLAGS='$(peer_flags)'"; \
-	  export CMAKE_ARGS="$$CMAKE_ARGS -DCMAKE_CXX_FLAGS='$(peer_flags)'"; \
+	  CMAKE_ARGS="$$CMAKE_ARGS -DCMAKE_CXX_FLAGS='$(peer_flags)'"; \
 	fi; set -x; $(py) -m pip install --no-cache-dir --group peers
 	@touch $@
 

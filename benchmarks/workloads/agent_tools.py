@@ -28,6 +28,7 @@ METRICS = [
     Metric("makespan", "makespan", "s", "lower"),
     Metric("calls", "tool calls", "calls/s", "higher"),
     Metric("tokens", "tokens generated", "tokens", "higher"),
+    Metric("text", "characters of the calls", "characters", "higher"),
     Metric("valid", "valid calls", "%", "higher"),
     *STREAM_METRICS,
 ]
@@ -43,7 +44,9 @@ NOTES = [
     "prompt, the model loaded, and is asked by one thread per agent. Times are those that the "
     "agent sees. A gap is the time between two pieces of text, of which one may hold several "
     "tokens. Tokens generated: without the end token, which some sides need to see the end of a "
-    "call.",
+    "call. Calls of the same text differ in them: where only one text can follow, pronk takes the "
+    "tokens that the tokenizer makes of it, the others those that their model likes best one by "
+    "one, which are more and shorter.",
 ]
 
 WARM_UP = Rules(grammar='root ::= "yes" | "no"')
@@ -112,7 +115,7 @@ def run(settings: Settings) -> Result:
         case.compare(side, "makespan", goals.get(side))
         case.compare(side, "gap_p99")
         case.compare(side, "first_median")
-        _compare_tokens(case, side)
+        _compare_lengths(case, side)
     result.cases.append(case)
     if settings.peers:
         result.cases.append(_own_readings(settings, plan, label, sides))
@@ -129,15 +132,16 @@ def _own_readings(settings: Settings, plan: Plan, label: str, sides: dict[str, O
     }
     case = Case(label, METRICS, alternate(settings, label, runs), plan.as_json())
     case.compare("llama-server", "makespan")
-    _compare_tokens(case, "llama-server")
+    _compare_lengths(case, "llama-server")
     return case
 
 
-def _compare_tokens(case: Case, side: str) -> None:
-    pairs = zip(case.series("pronk", "tokens"), case.series(side, "tokens"), strict=True)
-    case.figures.append(
-        Figure(f"tokens generated, over those of {side}", [a / b for a, b in pairs])
-    )
+def _compare_lengths(case: Case, side: str) -> None:
+    """How fair it is: shorter calls would be less work."""
+    for key, label in (("text", "characters of the calls"), ("tokens", "tokens generated")):
+        pairs = zip(case.series("pronk", key), case.series(side, key), strict=True)
+        values = [ours / theirs for ours, theirs in pairs]
+        case.figures.append(Figure(f"{label}, over those of {side}", values))
 
 
 def _run_once(settings: Settings, plan: Plan, open_: Open, rules: Rules | None = None) -> Sample:
@@ -177,6 +181,7 @@ def _run_once(settings: Settings, plan: Plan, open_: Open, rules: Rules | None =
         "makespan": seconds,
         "calls": n_calls / seconds,
         "tokens": sum(len(call) for own in calls for call in own),
+        "text": sum(len(engine.detokenize(call)) for own in calls for call in own),
         "valid": 100 * n_calls / (plan.agents * plan.turns),
         **summary([watch for own in watches for watch in own]),
     }
