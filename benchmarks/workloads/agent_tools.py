@@ -71,7 +71,7 @@ class Plan:
         return {**self.__dict__, "call": self.call.schema(), "grammar": grammar(self.call)}
 
 
-FULL = Plan(8, 4, 4, 0.05, system=shop_tools.system_prompt(), call=shop_tools.CALL, n_ctx=2048)
+FULL = Plan(8, 4, 4, 0.05, system=shop_tools.system_prompt(), call=shop_tools.CALL, n_ctx=2560)
 QUICK = Plan(2, 2, 2, 0.01, system="Call a tool.", call=shop_tools.SHORT_CALL, n_ctx=1024)
 
 

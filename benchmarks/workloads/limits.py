@@ -51,7 +51,7 @@ AGENT_METRICS = [
             ("prefill", "prompt"),
             ("decode", "decoding"),
             ("tool", "tools"),
-            ("other", "the rest"),
+            ("other", "the rest, mostly after its last turn"),
             ("loop_decode", "of the loop's time: steps that only decode"),
             ("loop_mixed", "steps with prompt tokens beside streams"),
             ("loop_prompt", "steps with prompt tokens alone"),
