@@ -41,7 +41,8 @@ comma := ,
 core := build/core$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 cpp_files = $(shell find cpp tests examples -name "*.h" -o -name "*.cpp")
 
-.PHONY: help demo test test-packaging fuzz soak soak-here cpp lint style types format bench install vendor clean FORCE
+.PHONY: help demo test test-packaging fuzz soak soak-here cpp lint style types format bench bench-peers install \
+  vendor clean FORCE
 
 help:
 	@echo 'make demo      set up, build, fetch the model, run agents on it'
@@ -54,6 +55,8 @@ help:
 	@echo 'make lint      check style and types (make style: what needs no build)'
 	@echo 'make format    put the style right'
 	@echo 'make bench     run the benchmarks'
+	@echo 'make bench-peers'
+	@echo '               install the Python packages that they are measured against, which compiles'
 	@echo 'make install   set up and build into $(VENV)'
 	@echo 'make clean     remove the environments and the build trees'
 
@@ -99,6 +102,8 @@ cpp: $(done)/build
 bench: install $(done)/bench
 	$(py) -m benchmarks $(ARGS)
 
+bench-peers: $(done)/peers
+
 lint: style types
 
 style: $(done)/lint
@@ -140,6 +145,17 @@ $(venv):
 
 $(addprefix $(done)/,build test packaging bench lint): $(done)/%: pyproject.toml | $(venv)
 	$(py) -m pip install --quiet --group $*
+	@touch $@
+
+# Compiled for this CPU, but for AMX, of which cpp/cmake/llama.cmake says why; without what reads
+# images. Not from pip's cache, where a build for another machine may lie.
+peer_flags := -march=native -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
+$(done)/peers: pyproject.toml | $(venv)
+	@export CMAKE_ARGS="$$CMAKE_ARGS -DLLAVA_BUILD=OFF"; \
+	if $${CXX:-c++} $(peer_flags) -E -x c++ /dev/null >/dev/null 2>&1; then \
+	  CMAKE_ARGS="$$CMAKE_ARGS -DGGML_NATIVE=OFF -DCMAKE_C_FLAGS='$(peer_flags)'"; \
+	  CMAKE_ARGS="$$CMAKE_ARGS -DCMAKE_CXX_FLAGS='$(peer_flags)'"; \
+	fi; set -x; $(py) -m pip install --no-cache-dir --group peers
 	@touch $@
 
 vendor: | $(done)/build

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import machine, plots, report, workloads
+from benchmarks import limits_page, machine, plots, report, workloads
 from benchmarks.cmake import BuildError
 from benchmarks.peers.build import PeerError, flags
 from benchmarks.settings import PROJECT, Settings
@@ -113,7 +113,9 @@ def report_(
 
 
 def _summarise(directory: Path) -> None:
-    text = "# Results\n\n" + report.markdown(report.load(directory))
+    documents = report.load(directory)
+    limits_page.write(documents, directory)
+    text = "# Results\n\n" + report.markdown(documents)
     (directory / "README.md").write_text(text.rstrip() + "\n", encoding="utf-8")
 
 

@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.peers.build import PeerError, program
+from benchmarks.peers.client import Rules
 from benchmarks.settings import Settings
 
 _HOST = "127.0.0.1"
@@ -44,12 +46,17 @@ class ServerClient:
         self._setting = setting
 
     def complete(
-        self, who: int, prompt: Sequence[int], n: int, on_piece: Callable[[], None]
+        self,
+        who: int,
+        prompt: Sequence[int],
+        n: int,
+        on_piece: Callable[[], None],
+        rules: Rules | None = None,
     ) -> list[int]:
-        body = {
+        body: dict[str, Any] = {
             "prompt": list(prompt),
             "n_predict": n,
-            "ignore_eos": True,
+            "ignore_eos": rules is None,
             "cache_prompt": True,
             "stream": True,
             # The cheapest way that it has to sample greedily.
@@ -57,6 +64,10 @@ class ServerClient:
             "samplers": ["top_k"],
             "top_k": 1,
         }
+        if rules is not None and rules.grammar is not None:
+            body["grammar"] = rules.grammar
+        if rules is not None and rules.schema is not None:
+            body["json_schema"] = rules.schema
         if self._setting.pinned:
             body["id_slot"] = who % self._setting.slots
         # One connection each: the server ends it after a stream, and a new one is cheap.

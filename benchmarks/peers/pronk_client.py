@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pronk
+from benchmarks.peers.client import Rules
 from benchmarks.settings import Settings
 
 
@@ -14,10 +15,22 @@ class PronkClient:
         self.scheduler = scheduler
 
     def complete(
-        self, who: int, prompt: Sequence[int], n: int, on_piece: Callable[[], None]
+        self,
+        who: int,
+        prompt: Sequence[int],
+        n: int,
+        on_piece: Callable[[], None],
+        rules: Rules | None = None,
     ) -> list[int]:
         with self.scheduler.acquire() as permit:
-            generation = permit.generate(prompt, max_tokens=n, temperature=0, ignore_eos=True)
+            generation = permit.generate(
+                prompt,
+                max_tokens=n,
+                temperature=0,
+                ignore_eos=rules is None,
+                grammar=rules.grammar if rules else None,
+                json_schema=rules.schema if rules else None,
+            )
             for _ in generation:
                 on_piece()
             return generation.result().tokens

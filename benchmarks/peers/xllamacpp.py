@@ -7,6 +7,7 @@ which the next turn of an agent needs.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +20,14 @@ from benchmarks.settings import Settings
 def missing() -> str | None:
     """Return why it cannot be measured, None where it can."""
     if importlib.util.find_spec("xllamacpp") is None:
-        return "not installed: pip install xllamacpp"
+        return "not installed: make bench-peers"
     return None
+
+
+def about() -> str:
+    """Return its version, and the features of the CPU that it was built for."""
+    package = importlib.import_module("xllamacpp")
+    return f"{importlib.metadata.version('xllamacpp')}: {package.get_system_info()}"
 
 
 @contextmanager

@@ -15,7 +15,18 @@ class Workload(Protocol):
     def run(self, settings: Settings) -> Result: ...
 
 
-NAMES = ("gate", "scale", "width", "width_long", "agents", "burst", "aging", "sampling")
+NAMES = (
+    "gate",
+    "scale",
+    "width",
+    "width_long",
+    "agents",
+    "agent_tools",
+    "burst",
+    "aging",
+    "sampling",
+    "limits",
+)
 
 
 def load(name: str) -> Workload:

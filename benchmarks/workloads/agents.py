@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from http.client import HTTPException
 
-from benchmarks.peers import llama_cpp_python, xllamacpp
-from benchmarks.peers.build import PeerError
+from benchmarks.peers.choice import best_setting, packages
 from benchmarks.peers.client import Client, Open
 from benchmarks.peers.llama_server import ServerSetting, open_server
 from benchmarks.peers.pronk_client import open_pronk
@@ -19,6 +14,7 @@ from benchmarks.record import Case, Goal, Metric, Result, Sample, at_least, at_m
 from benchmarks.runner import alternate
 from benchmarks.settings import Settings
 from benchmarks.streams import STREAM_METRICS, Watch, random_tokens, summary
+from benchmarks.turns import makespan
 
 SUMMARY = "8 agents in 4 turns each over 4 permits, against llama-server and Python packages"
 
@@ -54,6 +50,16 @@ class Plan:
 FULL = Plan(8, 4, 4, system=600, new=60, generated=48, tool_seconds=0.05)
 QUICK = Plan(3, 2, 2, system=40, new=8, generated=6, tool_seconds=0.01)
 
+OPTIONS = (
+    ("-fa", "off"),
+    ("-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0"),
+    ("-cram", "0"),
+    ("--cache-reuse", "64"),
+    ("-sps", "0.5"),
+    ("-b", "256", "-ub", "256"),
+)
+"""Of llama-server, each tried on top of the best so far."""
+
 
 def run(settings: Settings) -> Result:
     plan = QUICK if settings.quick else FULL
@@ -64,16 +70,23 @@ def run(settings: Settings) -> Result:
     goals: dict[str, Goal] = {}
     if settings.peers:
         plain = ServerSetting(plan.permits)
-        best = _best_setting(settings, plan, plain, result)
+        best = best_setting(
+            settings,
+            result,
+            lambda open_: run_once(settings, plan, open_)["makespan"],
+            n_ctx=plan.n_ctx,
+            shapes=_shapes(plain, plan.agents),
+            options=OPTIONS,
+        )
         sides["llama-server"] = partial(open_server, settings, plain, n_ctx=plan.n_ctx)
         sides["llama-server, best setting"] = partial(open_server, settings, best, n_ctx=plan.n_ctx)
         goals |= {"llama-server": at_least(2.0), "llama-server, best setting": at_least(1.7)}
-        _add_packages(settings, plan, sides, result)
+        sides |= packages(settings, result, slots=plan.permits, n_ctx=plan.n_ctx)
         goals["llama-cpp-python"] = at_least(2.2)
     else:
         result.skipped.append("all peers: run with --no-peers")
 
-    runs = {name: partial(_run_once, settings, plan, open_) for name, open_ in sides.items()}
+    runs = {name: partial(run_once, settings, plan, open_) for name, open_ in sides.items()}
     label = f"{plan.agents} agents, {plan.turns} turns, {plan.permits} permits"
     samples = alternate(settings, label, runs)
     case = Case(label, METRICS, samples, {**plan.__dict__, "n_ctx": plan.n_ctx})
@@ -90,100 +103,34 @@ def run(settings: Settings) -> Result:
     return result
 
 
-def _add_packages(settings: Settings, plan: Plan, sides: dict[str, Open], result: Result) -> None:
-    packages: dict[str, tuple[str | None, Open]] = {
-        "llama-cpp-python": (
-            llama_cpp_python.missing(),
-            partial(llama_cpp_python.open_llama_cpp_python, settings, n_ctx=plan.n_ctx),
-        ),
-        "xllamacpp": (
-            xllamacpp.missing(),
-            partial(xllamacpp.open_xllamacpp, settings, slots=plan.permits, n_ctx=plan.n_ctx),
-        ),
-    }
-    for name, (reason, open_) in packages.items():
-        if reason is None:
-            sides[name] = open_
-        else:
-            result.skipped.append(f"{name}: {reason}")
-
-
-def _best_setting(
-    settings: Settings, plan: Plan, plain: ServerSetting, result: Result
-) -> ServerSetting:
-    """Search the server's setting for this workload: slots and KV, then option by option."""
-    n = plan.agents
+def _shapes(plain: ServerSetting, n: int) -> list[ServerSetting]:
     shapes = [plain, plain.but("-kvu"), ServerSetting(n), ServerSetting(n, ("-kvu",))]
-    shapes += [ServerSetting(n, pinned=True), ServerSetting(n, ("-kvu",), pinned=True)]
-    options: tuple[tuple[str, ...], ...] = (
-        ("-fa", "off"),
-        ("-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0"),
-        ("-cram", "0"),
-        ("--cache-reuse", "64"),
-        ("-sps", "0.5"),
-        ("-b", "256", "-ub", "256"),
-    )
-    if settings.quick:
-        shapes, options = shapes[:2], ()
-    tried: dict[ServerSetting, float] = {}
-
-    def makespan(setting: ServerSetting) -> float:
-        if setting not in tried:
-            settings.say(f"searching the best llama-server setting: {setting}")
-            open_ = partial(open_server, settings, setting, n_ctx=plan.n_ctx)
-            try:
-                tried[setting] = _run_once(settings, plan, open_)["makespan"]
-            except (PeerError, OSError, HTTPException) as error:
-                settings.say(f"does not work: {error}")
-                tried[setting] = float("inf")
-        return tried[setting]
-
-    best = min(shapes, key=makespan)
-    for option in options:
-        best = min(best, best.but(*option), key=makespan)
-    lines = [f"{setting}: {seconds:.1f} s" for setting, seconds in tried.items()]
-    result.notes.append(
-        f"Best setting of llama-server: {best}. Tried, one run each: " + "; ".join(lines) + "."
-    )
-    return best
+    return [*shapes, ServerSetting(n, pinned=True), ServerSetting(n, ("-kvu",), pinned=True)]
 
 
-def _run_once(
-    settings: Settings, plan: Plan, open_: Callable[[], AbstractContextManager[Client]]
-) -> Sample:
+def run_once(settings: Settings, plan: Plan, open_: Open) -> Sample:
     n_vocab = settings.engine.n_vocab
     system = random_tokens("system", n_vocab)(plan.system)
     watches: list[list[Watch]] = [[] for _ in range(plan.agents)]
-    errors: list[BaseException] = []
 
-    def agent(client: Client, who: int) -> None:
-        try:
-            draw = random_tokens(("agent", who), n_vocab)
-            history = list(system)
-            for _ in range(plan.turns):
-                history += draw(plan.new)
-                watch = Watch()
-                tokens = client.complete(who, history, plan.generated, watch.tick)
-                if len(tokens) != plan.generated:
-                    raise RuntimeError(f"got {len(tokens)} tokens, expected {plan.generated}")
-                watches[who].append(watch)
-                history += tokens
-                time.sleep(plan.tool_seconds)
-        except BaseException as error:  # noqa: BLE001 - raised again by the main thread
-            errors.append(error)
+    def agent(who: int, client: Client) -> None:
+        draw = random_tokens(("agent", who), n_vocab)
+        history = list(system)
+        for _ in range(plan.turns):
+            history += draw(plan.new)
+            watch = Watch()
+            tokens = client.complete(who, history, plan.generated, watch.tick)
+            if len(tokens) != plan.generated:
+                raise RuntimeError(f"got {len(tokens)} tokens, expected {plan.generated}")
+            watches[who].append(watch)
+            history += tokens
+            time.sleep(plan.tool_seconds)
 
-    with open_() as client:
-        # A first call of anything is slow; this prompt has nothing in common with the others.
+    def warm_up(client: Client) -> None:
+        # This prompt has nothing in common with the others.
         client.complete(0, random_tokens("warm", n_vocab)(16), 4, lambda: None)
-        threads = [threading.Thread(target=agent, args=(client, who)) for who in range(plan.agents)]
-        begin = time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        makespan = time.perf_counter() - begin
-    if errors:
-        raise errors[0]
+
+    seconds = makespan(open_, [partial(agent, who) for who in range(plan.agents)], warm_up)
     generated = plan.agents * plan.turns * plan.generated
     flat = [watch for own in watches for watch in own]
-    return {"makespan": makespan, "rate": generated / makespan, **summary(flat)}
+    return {"makespan": seconds, "rate": generated / seconds, **summary(flat)}
