@@ -147,9 +147,9 @@ $(addprefix $(done)/,build test packaging bench lint): $(done)/%: pyproject.toml
 	$(py) -m pip install --quiet --group $*
 	@touch $@
 
-# Compiled for this CPU, but for AMX, of which cpp/cmake/llama.cmake says why; without what reads
-# images. Not from pip's cache, where a build for another machine may lie.
-peer_flags := -march=native -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
+# Compiled for this CPU, and with what AMX needs, as pronk is; without what reads images. Not from
+# pip's cache, where a build for another machine may lie.
+peer_flags := -march=native -include $(abspath cpp/cmake/amx_gcc.h)
 $(done)/peers: pyproject.toml | $(venv)
 	@export CMAKE_ARGS="$$CMAKE_ARGS -DLLAVA_BUILD=OFF"; \
 	if $${CXX:-c++} $(peer_flags) -E -x c++ /dev/null >/dev/null 2>&1; then \
