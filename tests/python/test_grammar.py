@@ -521,7 +521,7 @@ def test_a_token_too_long_to_follow_is_not_allowed() -> None:
     ],
 )
 def test_ways_through_a_grammar_are_counted(grammar: str) -> None:
-    # Each way was tried, one after the other, while all others waited.
+    # Each way was tried, one after the other, for minutes on end; other generations went on.
     pieces = [*(bytes([byte]) for byte in range(256)), "a" * 40, "a" * 40 + "!"]
     model = ScriptedModel(pieces=pieces)
     with pronk.InferenceScheduler(2, engine=model.engine, n_ctx=256) as scheduler:
