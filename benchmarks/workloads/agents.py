@@ -51,12 +51,9 @@ FULL = Plan(8, 4, 4, system=600, new=60, generated=48, tool_seconds=0.05)
 QUICK = Plan(3, 2, 2, system=40, new=8, generated=6, tool_seconds=0.01)
 
 OPTIONS = (
-    ("-fa", "off"),
     ("-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0"),
     ("-cram", "0"),
     ("--cache-reuse", "64"),
-    ("-sps", "0.5"),
-    ("-b", "256", "-ub", "256"),
 )
 """Of llama-server, each tried on top of the best so far."""
 
@@ -104,8 +101,9 @@ def run(settings: Settings) -> Result:
 
 
 def _shapes(plain: ServerSetting, n: int) -> list[ServerSetting]:
-    shapes = [plain, plain.but("-kvu"), ServerSetting(n), ServerSetting(n, ("-kvu",))]
-    return [*shapes, ServerSetting(n, pinned=True), ServerSetting(n, ("-kvu",), pinned=True)]
+    shapes = [plain, ServerSetting(n), ServerSetting(n, ("-kvu",))]
+    # Which cache is best depends on it.
+    return [*shapes, *(shape.but("-fa", "off") for shape in shapes)]
 
 
 def run_once(settings: Settings, plan: Plan, open_: Open) -> Sample:

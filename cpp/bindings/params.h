@@ -77,9 +77,8 @@
   "        fewer where memory is short.\n"                                                         \
   "    cache_tokens: Most tokens that idle sequences keep for reuse, all together; None is what\n" \
   "        there is room for.\n"                                                                   \
-  "    max_step_ms: Batched: prompts are cut so that running streams keep this pace, and take "    \
-  "at\n"                                                                                           \
-  "        most four times a step without them.\n"
+  "    max_step_ms: Batched: prompts are cut so that a step of running streams takes no longer;\n" \
+  "        nor longer than four steps without them, where chunks so small are worth their cost.\n"
 
 namespace pronk::bindings {
 

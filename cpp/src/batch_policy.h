@@ -29,8 +29,10 @@ using BatchPlan = std::vector<Slice>;
 struct PolicyOptions {
   std::int32_t n_batch = 512;     ///< most tokens of one batch
   double max_step_seconds = 0.1;  ///< a step with running streams should not take longer
-  double max_step_ratio = 4;      ///< nor longer than so many times a step that only decodes
-  std::int32_t min_chunk = 4;     ///< prompt tokens that a step takes in any case
+  /// Nor longer than so many times a step that only decodes, where chunks so small are worth their
+  /// fixed cost.
+  double max_step_ratio = 4;
+  std::int32_t min_chunk = 4;  ///< prompt tokens that a step takes in any case
 };
 
 /// Decoding lanes first, one token each, in order; then prompt chunks up to a budget, in turn among

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -114,14 +113,6 @@ std::int32_t choose(const std::vector<std::int32_t>& cpus, const ReadFile& read)
 namespace {
 
 #if defined(__linux__)
-
-std::optional<std::string> read_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 /// CPUs that this process may run on; empty when the kernel does not say.
 std::vector<std::int32_t> allowed_cpus() {

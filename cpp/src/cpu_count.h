@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "read_file.h"
 
 namespace pronk::inline v0 {
 
@@ -16,9 +17,6 @@ std::int32_t default_thread_count();
 
 /// The parts of it, with the file system injected.
 namespace cpu_count {
-
-/// Reads a whole small file; none when it cannot be read.
-using ReadFile = std::function<std::optional<std::string>(const std::string& path)>;
 
 /// CPUs of a quota, rounded up, by cgroup v2 or v1; the tightest of the process's own group and its
 /// parents. None without one.

@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <string_view>
 
 namespace pronk::inline v0 {
 namespace {
-
-using cpu_count::ReadFile;
 
 std::optional<std::uint64_t> number(std::string_view text) {
   std::uint64_t value = 0;
@@ -87,14 +84,6 @@ std::optional<std::uint64_t> left_in_address_space(const ReadFile& read) {
   const auto used = field(read("/proc/self/status").value_or(""), "VmSize:");
   if (!limit || !used) return std::nullopt;
   return *limit - std::min(*limit, *used * 1024);
-}
-
-std::optional<std::string> read_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 }  // namespace

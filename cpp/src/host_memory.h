@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "cpu_count.h"
+#include "read_file.h"
 
 namespace pronk::inline v0 {
 
@@ -23,7 +23,7 @@ struct HostMemory {
 HostMemory host_memory(std::uint64_t mapped = 0);
 
 /// The same, with the file system injected.
-HostMemory host_memory(std::uint64_t mapped, const cpu_count::ReadFile& read);
+HostMemory host_memory(std::uint64_t mapped, const ReadFile& read);
 
 /// The lesser of both.
 std::optional<std::uint64_t> available_host_memory();

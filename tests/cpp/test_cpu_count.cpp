@@ -16,7 +16,7 @@ namespace {
 namespace cpu_count = pronk::cpu_count;
 
 /// A file system made of what is listed.
-cpu_count::ReadFile files(std::map<std::string, std::string> content) {
+pronk::ReadFile files(std::map<std::string, std::string> content) {
   return [content = std::move(content)](const std::string& path) -> std::optional<std::string> {
     const auto found = content.find(path);
     return found == content.end() ? std::nullopt : std::optional(found->second);
