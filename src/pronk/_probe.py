@@ -46,15 +46,7 @@ def check(path: str | bytes | os.PathLike[str], options: dict[str, Any]) -> None
     words = [f"{key}={value}" for key, value in options.items()]
     command = [os.fsdecode(executable), "-c", _PROGRAM, "\n".join(sys.path), name, *words]
     try:
-        # Ctrl-C ends the child too, and is raised here.
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=os.environ | {"GGML_NO_BACKTRACE": "1"},
-            check=False,
-        )
+        code, said = _run(command)
     except (OSError, ValueError) as error:
         raise ModelLoadError(
             f"{name}: got '{error}' when starting a process to try the file with, expected one, "
@@ -62,20 +54,39 @@ def check(path: str | bytes | os.PathLike[str], options: dict[str, Any]) -> None
             None,
             path,
         ) from error
-    if done.returncode == 0:
+    if code == 0:
         return
-    if done.returncode == -getattr(signal, "SIGKILL", 9):
+    if code == -getattr(signal, "SIGKILL", 9):
         raise InsufficientMemoryError(
             f"{name}: the process that tried it was killed, as the system does when memory is "
             "short, expected it to load, close other programs or use a smaller model"
         )
     raise ModelLoadError(
-        f"{name}: the process that tried it ended with {_end_of(done.returncode)}"
-        f"{_last_words(done.stderr)}, expected a model that llama.cpp can run, the file is damaged "
+        f"{name}: the process that tried it ended with {_end_of(code)}"
+        f"{_last_words(said)}, expected a model that llama.cpp can run, the file is damaged "
         "or of a kind that it does not know",
         None,
         path,
     )
+
+
+def _run(command: list[str]) -> tuple[int, bytes]:
+    """Return how the child ended and what it said. Ctrl-C ends it too, and is raised here."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"GGML_NO_BACKTRACE": "1"},
+    ) as process:
+        try:
+            _, said = process.communicate()
+        except BaseException:
+            # subprocess.run() would not wait for the end, and leave a zombie behind at times.
+            process.kill()
+            process.wait()
+            raise
+    return process.returncode, said
 
 
 def _end_of(returncode: int) -> str:

@@ -15,15 +15,21 @@ from fixtures_models import Tiny
 import pronk
 
 
+def replace_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Let a shell script run in the place of the child that tries the file."""
+    program = tmp_path / "child"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(multiprocessing.spawn, "_python_exe", str(program))
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 def test_the_death_of_the_child_is_an_error(
     tiny_plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No file is known that passes all checks and ends the process: this child only does as if.
-    program = tmp_path / "dies"
-    program.write_text("#!/bin/sh\necho 'x.cpp:1: GGML_ASSERT(x) failed' >&2\nkill -ABRT $$\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(multiprocessing.spawn, "_python_exe", str(program))
+    script = "echo 'x.cpp:1: GGML_ASSERT(x) failed' >&2\nkill -ABRT $$"
+    replace_child(tmp_path, monkeypatch, script)
     with pytest.raises(pronk.ModelLoadError, match=r"SIGABRT \(.*GGML_ASSERT") as caught:
         pronk.InferenceEngine.load(tiny_plain, probe=True)
     assert caught.value.filename == tiny_plain
@@ -63,10 +69,7 @@ def test_a_child_that_cannot_start_is_an_error(
 def test_a_child_that_was_killed_ran_out_of_memory(
     tiny_plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "killed"
-    program.write_text("#!/bin/sh\nkill -KILL $$\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(multiprocessing.spawn, "_python_exe", str(program))
+    replace_child(tmp_path, monkeypatch, "kill -KILL $$")
     with pytest.raises(pronk.InsufficientMemoryError, match="killed"):
         pronk.InferenceEngine.load(tiny_plain, probe=True)
 
